@@ -179,7 +179,8 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         run(tmp_path / "small", tmp_path / "a")
 
 
-def test_deleted_records_are_told(tmp_path: Path) -> None:
+def test_deleted_records_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Fault: An archive with `--allow-gap` did not say what it left out."""
     make_store(tmp_path / "s", 60)
     shutil.copytree(tmp_path / "s", tmp_path / "early")
     for path in sorted((tmp_path / "early/commitlog").iterdir())[1:]:
@@ -189,7 +190,9 @@ def test_deleted_records_are_told(tmp_path: Path) -> None:
         (tmp_path / "s/commitlog" / file_name(start)).unlink()
     with pytest.raises(StoreError, match=f"begins at {2 * SEGMENT}, and is archived up to"):
         run(tmp_path / "s", tmp_path / "a")
+    assert not caplog.records
     run(tmp_path / "s", tmp_path / "a", allow_gap=True)
+    assert f" to {2 * SEGMENT}, were deleted before they were archived" in caplog.text
     assert rows(tmp_path / "a") == logged(tmp_path / "early") + logged(tmp_path / "s")
 
 

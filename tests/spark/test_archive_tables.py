@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,8 +16,11 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
+from rocketpy.admin.cli import main as mqadmin
 from rocketpy.cli.command_line import cli
 from rocketpy.errors import ConfigError, StoreError
+from rocketpy.message.message_queue import MessageQueue
+from rocketpy.spark.cluster import Bounds, Cluster
 from rocketpy.spark.jobs.table_archive import ROWS_SCHEMA, archive_store, archive_topics
 from tests.spark.following import Following
 from tests.spark.tables import BUCKET, DELTA, FORMATS, ICEBERG, Format, logged, places, s3_server
@@ -111,6 +115,34 @@ def test_retention_that_overtakes_an_archive(kind: Format, tmp_path: Path) -> No
         archive_store(kind.opened(target), tmp_path / "s", BROKER)
     archive_store(kind.opened(target), tmp_path / "s", BROKER, allow_gap=True)
     assert places(kind.rows(target)) == archived + logged(tmp_path / "s")
+
+
+def test_retention_that_overtakes_an_archive_of_topics(
+    kind: Format,
+    broker: RunningBroker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Brokers say that queues begin later than the table ends; one queue is new."""
+    topic, connection = f"Late-{kind.name}", {"nameServer": broker.namesrv}
+    send(broker, topic, 30)
+    archive_topics(kind.opened(tmp_path / "a"), (topic,), connection)
+    words = ["updateTopic", "-n", broker.namesrv, "-b", broker.address, "-t", topic, "-r", "4", "-w", "4"]
+    assert mqadmin(words) in (None, 0)
+    bounds, added = Cluster.bounds, MessageQueue(topic, "broker-a", 3)
+
+    def later(cluster: Any, queues: Any) -> dict[MessageQueue, Bounds]:
+        now = bounds(cluster, queues)
+        return {one: Bounds(now[one].max_offset + 7, now[one].max_offset + 9) for one in now} | {added: Bounds(5, 6)}
+
+    monkeypatch.setattr(Cluster, "bounds", later)
+    with pytest.raises(StoreError, match="what was between is deleted; --allow-gap goes on without it"):
+        archive_topics(kind.opened(tmp_path / "a"), (topic,), connection)
+    archive_topics(kind.opened(tmp_path / "a"), (topic,), connection, allow_gap=True)
+    assert len(re.findall(r"queue [012] of .*: 7 of the offsets \d+ to \d+ were deleted", caplog.text)) == 3
+    assert f"queue 3 of topic {topic} on broker-a: 5 of the offsets 0 to 5 were deleted" in caplog.text
+    assert kind.rows(tmp_path / "a").num_rows == 30
 
 
 def test_compaction_vacuum_and_time_travel(kind: Format, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from rocketpy.spark.jobs.archive_topics import (
     TopicPart,
     archive_topics,
     cut_parts,
+    new_slices,
     parse_connection,
     write_part,
 )
@@ -190,8 +191,9 @@ def test_continuous_follows_the_topics(broker: RunningBroker, tmp_path: Path) ->
 
 
 def test_what_was_deleted_or_replaced_is_told(
-    broker: RunningBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    broker: RunningBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Fault: An archive of topics with `--allow-gap` did not say which offsets it left out."""
     send(broker, "Gone", 30)
     run(broker, tmp_path, "Gone")
 
@@ -205,6 +207,22 @@ def test_what_was_deleted_or_replaced_is_told(
     by = -5
     with pytest.raises(StoreError, match="ends at 5, but is archived up to 10: it is another one"):
         run(broker, tmp_path, "Gone")
+    by = 20
+    assert "deleted" not in caplog.text
+    run(broker, tmp_path, "Gone", allow_gap=True)
+    for queue in range(3):
+        gap = "10 of the offsets 10 to 20 were deleted before they were archived"
+        assert f"queue {queue} of topic Gone on {BROKER}: {gap}" in caplog.text
+
+
+def test_a_queue_that_was_added_too_late_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """Fault: An archive did not say that messages of an added queue were deleted before it has seen the queue."""
+    known, added, other = MessageQueue("T", "b", 0), MessageQueue("T", "b", 1), MessageQueue("U", "b", 0)
+    bounds = {known: Bounds(0, 5), added: Bounds(30, 40), other: Bounds(30, 40)}
+    slices = new_slices({"T": {"0": 5}}, bounds, allow_gap=False)
+    assert slices == [Slice(added, 30, 40), Slice(other, 30, 40)]
+    assert "queue 1 of topic T on b: 30 of the offsets 0 to 30 were deleted before they were archived" in caplog.text
+    assert "topic U" not in caplog.text, "it begins with this run"
 
 
 def test_messages_that_are_deleted_meanwhile_are_told(broker: RunningBroker, tmp_path: Path) -> None:

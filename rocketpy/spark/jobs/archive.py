@@ -11,6 +11,7 @@ and goes on after it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -34,6 +35,8 @@ from .running import run_in_groups
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+logger = logging.getLogger(__name__)
 
 SPLIT_BYTES = 64 << 20  # of the log, for one task
 COMMIT_BYTES = 2 << 30  # of the log, for one manifest: some seconds of work are lost when a run is killed
@@ -138,6 +141,9 @@ def begin_after(root: Path, archived: int | None, allow_gap: bool) -> int:
             f"{root}: the log begins at {first}, and is archived up to {archived}: what was between is deleted; "
             "--allow-gap goes on without it"
         )
+    if archived < first:
+        lost = (root, first - archived, archived, first)
+        logger.warning("%s: %d bytes of the log, %d to %d, were deleted before they were archived", *lost)
     return max(first, archived)
 
 

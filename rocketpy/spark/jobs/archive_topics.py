@@ -123,18 +123,32 @@ def parse_connection(topics: tuple[str, ...], connection: Mapping[str, str], *, 
 
 
 def new_slices(positions: Positions, bounds: Mapping[MessageQueue, Bounds], allow_gap: bool) -> list[Slice]:
-    """From where each queue is archived to where it ends now. Raises StoreError."""
+    """From where each queue is archived to where it ends now. A gap is logged when a run passes it, together with the
+    first message behind it.
+
+    A queue without a position begins where it does now. If other queues of its topic have one, it was added, or was
+    empty till now: then a beginning beyond 0 is a gap that nobody could prevent.
+
+    Raises:
+        StoreError: messages are gone, or the queue is another one.
+    """
     slices = []
     for queue, ends in bounds.items():
-        begin = positions.get(queue.topic, {}).get(str(queue.queue_id), ends.min_offset)
-        if begin > ends.max_offset:
-            raise StoreError(f"{queue} ends at {ends.max_offset}, but is archived up to {begin}: it is another one")
-        if begin < ends.min_offset and not allow_gap:
+        archived = positions.get(queue.topic, {}).get(str(queue.queue_id))
+        if archived is not None and archived > ends.max_offset:
+            raise StoreError(f"{queue} ends at {ends.max_offset}, but is archived up to {archived}: it is another one")
+        if archived is not None and archived < ends.min_offset and not allow_gap:
             raise StoreError(
-                f"{queue} begins at {ends.min_offset}, and is archived up to {begin}: what was between is deleted; "
+                f"{queue} begins at {ends.min_offset}, and is archived up to {archived}: what was between is deleted; "
                 "--allow-gap goes on without it"
             )
-        if (begin := max(begin, ends.min_offset)) < ends.max_offset:
+        known = archived if archived is not None else 0 if queue.topic in positions else ends.min_offset
+        if (begin := max(known, ends.min_offset)) < ends.max_offset:
+            if known < begin:
+                logger.warning(
+                    "queue %d of topic %s on %s: %d of the offsets %d to %d were deleted before they were archived",
+                    *(queue.queue_id, queue.topic, queue.broker_name, begin - known, known, begin),
+                )
             slices.append(Slice(queue, begin, ends.max_offset))
     return slices
 

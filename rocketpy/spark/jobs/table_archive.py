@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rocketpy.errors import StoreError
+from rocketpy.message.message_queue import MessageQueue
 
 from ..cluster import CLUSTERS
 from ..columns import TIMES, arrow_schema
@@ -26,6 +27,7 @@ from ..slices import mean_message_bytes
 from ..store_source import PieceReader, plan
 from .archive import SPLIT_BYTES, begin_after, options_of
 from .archive_files import COLUMNS, chunks
+from .archive_log import Positions
 from .archive_topics import PART_BYTES, TopicPart, cut_parts, new_slices, parse_connection, read_part
 
 logger = logging.getLogger(__name__)
@@ -138,19 +140,26 @@ def archive_topics(
     options = parse_connection(topics, connection, allow_gap=allow_gap)
     cluster = CLUSTERS.get(options.client_options())
     bounds = cluster.bounds(cluster.queues(topics))
+    slices = []
     for broker in sorted({queue.broker_name for queue in bounds}):
         if archive.position(_name_of(broker)) is not None:
             raise StoreError(f"{archive.uri}: broker {broker} is archived by its store; rows would be there twice")
-    slices = []
-    for queue, ends in sorted(bounds.items()):
-        position = archive.position(_name_of(queue.broker_name, queue.topic, queue.queue_id))
-        known = {} if position is None else {queue.topic: {str(queue.queue_id): position}}
-        slices += new_slices(known, {queue: ends}, allow_gap)
+        of_broker = {queue: ends for queue, ends in sorted(bounds.items()) if queue.broker_name == broker}
+        slices += new_slices(_positions_of(archive, of_broker), of_broker, allow_gap)
     size = mean_message_bytes(options, slices)
     for part in cut_parts(slices, max(1, min(PART_BYTES, commit_bytes) // size)):
         if is_stopped():
             return
         _append_part(archive, part, read_part(options, part), commit_bytes)
+
+
+def _positions_of(archive: TableArchive, queues: Iterable[MessageQueue]) -> Positions:
+    """Return how far queues of one broker are archived."""
+    positions: Positions = {}
+    for queue in queues:
+        if (at := archive.position(_name_of(queue.broker_name, queue.topic, queue.queue_id))) is not None:
+            positions.setdefault(queue.topic, {})[str(queue.queue_id)] = at
+    return positions
 
 
 def _append_part(archive: TableArchive, part: TopicPart, batches: Iterable[Any], commit_bytes: int) -> None:
