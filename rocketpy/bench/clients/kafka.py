@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import logging
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -79,6 +80,7 @@ class Kafka:
 @contextlib.asynccontextmanager
 async def connect(address: str) -> AsyncIterator[Kafka]:
     """Connect to a bootstrap server."""
+    logging.getLogger("aiokafka").setLevel(logging.ERROR)  # it warns many times while a new broker elects coordinators
     admin = client_library("aiokafka.admin", "kafka").AIOKafkaAdminClient(bootstrap_servers=address)
     await admin.start()
     try:
