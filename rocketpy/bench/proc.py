@@ -65,24 +65,6 @@ def major_faults(roots: list[int]) -> int:
     return sum(int(stat[9]) for root in roots for pid in tree(root) if (stat := _stat(pid)) is not None)
 
 
-def read_bytes(roots: list[int]) -> int:
-    """Bytes that the trees have read from disks, by the kernel's account; without processes that have ended."""
-    return sum(_read_bytes(pid) for root in roots for pid in tree(root))
-
-
-def _read_bytes(pid: int) -> int:
-    try:
-        lines = (PROC / str(pid) / "io").read_text().splitlines()
-    except (FileNotFoundError, ProcessLookupError):
-        return 0
-    return next((int(line.split()[1]) for line in lines if line.startswith("read_bytes:")), 0)
-
-
-def major_faults(roots: list[int]) -> int:
-    """Page faults of the trees that waited for a disk."""
-    return sum(int(stat[9]) for root in roots for pid in tree(root) if (stat := _stat(pid)) is not None)
-
-
 def own_cpu_s(pid: int) -> float:
     """User and system seconds of one process, with threads that have ended, without its children; to the nanosecond,
     where /proc/PID/stat counts in hundredths. 0 when it is gone."""
