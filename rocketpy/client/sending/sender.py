@@ -17,7 +17,7 @@ import attrs
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import BrokerError, CompressionError, MessageInvalid, RocketError
 from rocketpy.message import properties as names
-from rocketpy.message.batch import entry_pieces
+from rocketpy.message.batch import encode_entry, entry_pieces
 from rocketpy.message.compression import compress
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.properties import NAME_VALUE_SEPARATOR as NAME_END
