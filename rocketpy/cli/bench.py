@@ -157,7 +157,7 @@ def _own_keys(points: Sequence[Point]) -> list[str]:
 def _run(points: Sequence[Point], plan: Plan, output: Path | None, *, plots: bool) -> int:
     from rocketpy.bench import report, runner
 
-    with _progress(points, plan.runs) as watch:
+    with _progress([point.scenario.test_duration_minutes for point in points] * plan.runs) as watch:
         found = runner.run_all(points, plan, watch)
     target = output or Path(f"{found.name}.json")
     found.write(target)
@@ -171,8 +171,9 @@ def _run(points: Sequence[Point], plan: Plan, output: Path | None, *, plots: boo
 
 
 @contextlib.contextmanager
-def _progress(points: Sequence[Point], runs: int) -> Iterator[Callable[[str], Tick]]:
-    """Yield the place to report progress to, run by run: a bar on a terminal, a line per phase elsewhere."""
+def _progress(minutes: Sequence[float]) -> Iterator[Callable[[str], Tick]]:
+    """Yield the place to report progress to, run by run: a bar on a terminal, a line per phase elsewhere. `minutes`: of
+    each run."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -181,11 +182,11 @@ def _progress(points: Sequence[Point], runs: int) -> Iterator[Callable[[str], Ti
     numbers = itertools.count()
     columns = (BarColumn(bar_width=20), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("start", total=len(points) * runs)
+        task = progress.add_task("start", total=len(minutes))
 
         def watch(label: str) -> Tick:
             number = next(numbers)
-            seconds = points[number % len(points)].scenario.test_duration_minutes * 60
+            seconds = minutes[number] * 60
             progress.update(task, description=label, completed=number)
 
             def draw(phase: str, at_s: float, messages: int, errors: int) -> None:
@@ -221,7 +222,7 @@ def soak_command(minutes: float, store: Path | None, settings: tuple[str, ...], 
         (point,) = scenario.read("soak")
         changed = {"test_duration_minutes": minutes, "broker": {**point.scenario.broker, **pairs(settings)}}
         point = scenario.changed(point, changed)
-        with _progress([point], 1) as watch:
+        with _progress([minutes]) as watch:
             result, samples = soak.soak(point, store, watch("soak"))
         found = result.points[0].runs[0]
         if output is not None:
@@ -254,7 +255,7 @@ def idle_command(clients: int, minutes: float, store: Path | None, settings: tup
 
         from .settings import pairs
 
-        with _progress() as watch:
+        with _progress([minutes]) as watch:
             found = idle_cost.measure(clients, minutes * 60, pairs(settings), store, watch("idle"))
         click.echo("\n".join(found.lines))
         faults = found.faults(is_strict=strict)
