@@ -21,8 +21,8 @@ END_S = 60.0
 GROWTH_MAX_MIB = 2.0  # between the medians of the second and the last quarter
 FILES_GROWTH_MAX = 2
 ONE_ARENA = {"MALLOC_ARENA_MAX": "1"}
-"""glibc keeps free pages of an arena for each thread: 2 to 3 MiB more in 20 minutes of faults, where Python's objects had
-the same 4.7 MiB after each minute."""
+"""glibc keeps free pages of an arena for each thread: 2 to 3 MiB more in 20 minutes of faults, while Python's objects
+took the same 4.7 MiB after each minute."""
 
 
 @attrs.frozen
