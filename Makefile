@@ -133,7 +133,7 @@ test-spark-cluster: $(VENV)/.delta  ## a standalone cluster of Spark whose worke
 
 ROUNDS ?= 200
 
-kill-pipeline: $(VENV)/.delta  ## kills at random of drivers, JVMs, workers, archives and brokers: make kill-pipeline ROUNDS=200; hours
+kill-pipeline: $(VENV)/.delta  ## kills at random of drivers, JVMs, workers, archives and brokers, retention: make kill-pipeline ROUNDS=200 OPTIONS="--at-once 2"; hours
 	@sh deploy/java_17.sh
 	$(BIN)/python -m tests.spark.kill_rounds --rounds $(ROUNDS) $(OPTIONS)
 

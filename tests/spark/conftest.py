@@ -28,6 +28,7 @@ NEEDED = ("pyarrow", "pyspark")
 NEEDED_BY = {
     "test_archive_tables.py": ("deltalake", "duckdb", "moto", "pandas", "pyiceberg"),
     "test_bodies.py": ("fastavro",),
+    "test_kill_judges.py": ("duckdb",),
 }
 
 TASK_TRIES = 3  # local[N] alone never tries a task again

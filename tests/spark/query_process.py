@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from rocketpy.spark import session
+from tests.spark.jvm import FLAGS
 
 ROOT = Path(__file__).parents[2]
 CONFIG = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR", "spark.sql.shuffle.partitions": "2"}
+CONFIG |= {"spark.executor.extraJavaOptions": " ".join(FLAGS)}
 
 
 def start_query(spark: Any, name_server: str, topic: str, out: Path, *, once: bool = False, **options: str) -> Any:

@@ -13,6 +13,7 @@ from pathlib import Path
 import attrs
 import pyspark
 
+from tests.spark.jvm import FLAGS
 from tests.support.etcd import free_ports
 from tests.support.waiting import wait_until
 
@@ -37,7 +38,7 @@ class Cluster:
         """Start a class of Spark; its log is NAME.log, and its executors are of its process group."""
         home = Path(pyspark.__file__).parent
         environment = os.environ | {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": HOST, "PYSPARK_PYTHON": sys.executable}
-        environment["SPARK_DAEMON_MEMORY"] = "512m"
+        environment |= {"SPARK_DAEMON_MEMORY": "512m", "SPARK_DAEMON_JAVA_OPTS": " ".join(FLAGS)}
         with self.log(name).open("wb") as log:
             return subprocess.Popen(
                 [str(home / "bin/spark-class"), *words], env=environment, stdout=log, stderr=log, start_new_session=True
