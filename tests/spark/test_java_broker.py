@@ -1,0 +1,176 @@
+"""An official broker 4.9.7 is sink and source: rows, streams with kills, a topic that is made again, retention."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryListener
+
+import rocketpy.spark
+from rocketpy.admin.cli import main as mqadmin
+from rocketpy.client import Message, ProducerOptions
+from rocketpy.client.options import ClientOptions
+from rocketpy.client.sync import Producer
+from rocketpy.spark.cluster import CLUSTERS
+from rocketpy.spark.data_lost import MessagesMissing, TopicRemade
+from rocketpy.spark.group_progress import read_document
+from rocketpy.spark.options import parse_options
+from rocketpy.spark.slices import read_slices
+from rocketpy.spark.stream import TopicStreamReader
+from rocketpy.spark.topic_options import TopicOptions
+from tests.interop import toolchain
+from tests.interop.brokers import wait_until
+from tests.interop.java_broker import JavaBroker, running_java_broker
+from tests.spark.conftest import MUST_RUN
+from tests.spark.test_exactness import last_batch, until
+
+EARLIEST = {"startingOffsets": "earliest"}
+Document = dict[str, Any]
+"""The offsets in a checkpoint."""
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[JavaBroker]:
+    """The official broker. Its log files are small, and retention deletes all but the last one when it is told to."""
+    settings = {"mappedFileSizeCommitLog": str(256 << 10), "maxMessageSize": str(64 << 10)}
+    settings |= {"fileReservedTime": "0", "defaultTopicQueueNums": "2", "deleteCommitLogFilesInterval": "1"}
+    try:
+        with running_java_broker(settings) as started:
+            yield started
+    except toolchain.Missing as missing:
+        if MUST_RUN:
+            raise
+        pytest.skip(f"{missing}: the official broker needs a JDK and Maven")
+
+
+class Lags(StreamingQueryListener):
+    """The messages by which Spark's own progress shows a query behind, one number for each batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[int] = []
+
+    def onQueryStarted(self, event: Any) -> None: ...
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        (source,) = event.progress.sources
+        latest, end = read_document(source.latestOffset), read_document(source.endOffset)
+        assert latest is not None and end is not None
+        self.seen.append(sum(at - end.ends.get(queue, 0) for queue, at in latest.ends.items()))
+
+    def onQueryIdle(self, event: Any) -> None: ...
+
+    def onQueryTerminated(self, event: Any) -> None: ...
+
+
+def send(broker: JavaBroker, topic: str, numbers: range, size: int = 10) -> None:
+    with Producer("tests", ProducerOptions(name_servers=broker.namesrv, send_timeout=10)) as producer:
+        for number in numbers:
+            producer.send(Message(topic, (b"%d " % number).ljust(size, b".")))
+
+
+def admin(broker: JavaBroker, command: str, *words: str) -> None:
+    assert mqadmin([command, "-n", broker.namesrv, *words]) in (None, 0)
+
+
+def test_rows_come_back_as_they_were_written(spark: Any, broker: JavaBroker) -> None:
+    values = "cast(id AS string)"
+    rows = spark.range(300).selectExpr(
+        f"{values} AS body", f"array('k', {values}) AS keys", "'t' AS tags", f"map('n', {values}) AS properties"
+    )
+    where = {"nameServer": broker.namesrv, "topic": "JavaRows"}
+    rows.write.format("rocketmq").mode("append").options(**where).save()
+    frame = rocketpy.spark.read(spark, columns="all", **where)
+    chosen = ("cast(body AS string) b", "keys", "tags", "properties['n'] n", "msgId", "queueId")
+    found = frame.selectExpr(*chosen).collect()
+    assert sorted(int(row.b) for row in found) == list(range(300)) and len({row.msgId for row in found}) == 300
+    assert all((row.keys, row.tags, row.n) == (f"k {row.b}", "t", row.b) for row in found)
+    assert len({row.queueId for row in found}) > 1
+    tagged = rocketpy.spark.read(spark, columns="body", subExpression="t || u", **where)
+    assert tagged.count() == 300 and rocketpy.spark.read(spark, columns="body", subExpression="u", **where).count() == 0
+
+
+def test_a_stream_from_topic_to_topic_outlives_a_kill_of_the_broker(
+    spark: Any, broker: JavaBroker, tmp_path: Path
+) -> None:
+    """Each message is in the target, those of a repeated batch twice; Spark's listener sees the lag fall to zero."""
+    send(broker, "JavaFrom", range(200))
+    options = {"nameServer": broker.namesrv, "columns": "body", "startingOffsets": "earliest", "topic": "JavaFrom"}
+    frame = spark.readStream.format("rocketmq").options(**options, maxOffsetsPerTrigger=40).load()
+    sink = frame.writeStream.format("rocketmq").options(nameServer=broker.namesrv, topic="JavaTo")
+    sink = sink.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(processingTime="0 seconds")
+    lags, query = Lags(), sink.start()
+    spark.streams.addListener(lags)
+
+    def is_reached(batch: int) -> bool:
+        nonlocal query
+        query = query if query.isActive else sink.start()  # as a supervisor does
+        return last_batch(tmp_path, "commits") >= batch
+
+    try:
+        until(lambda: is_reached(1), "the second batch")
+        broker.kill_all()
+        broker.start()
+        send(broker, "JavaFrom", range(200, 300))
+        until(lambda: is_reached(7) and lags.seen[-1:] == [0], "the last batch")
+    finally:
+        query.stop()
+        spark.streams.removeListener(lags)
+    assert max(lags.seen) > 0
+    copies = rocketpy.spark.read(spark, nameServer=broker.namesrv, topic="JavaTo", columns="body").collect()
+    assert {int(bytes(row.body).split()[0]) for row in copies} == set(range(300))
+
+
+def read_on(
+    broker: JavaBroker, topic: str, at: dict[str, Any] | None, **given: str
+) -> tuple[dict[str, Any], list[int]]:
+    """Read what is there after a checkpoint, as a stream does in driver and executors. Returns the next checkpoint."""
+    options = parse_options(TopicOptions, {"nameServer": broker.namesrv, "topic": topic, **EARLIEST, **given})
+    reader = TopicStreamReader(options, ("body",))
+    start = at or reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    tasks = [] if end == start else reader.partitions(start, end)
+    batches = [batch for task in tasks for batch in read_slices(options, ("body",), task.value)]
+    return end, [int(body.split()[0]) for batch in batches for body in batch.column(0).to_pylist()]
+
+
+def test_a_topic_that_is_deleted_and_made_again(broker: JavaBroker) -> None:
+    """The official broker counts its offsets from 0 again, so the old positions are within the new topic."""
+    send(broker, "JavaAgain", range(50))
+    at, found = read_on(broker, "JavaAgain", None)
+    assert sorted(found) == list(range(50))
+    admin(broker, "deleteTopic", "-c", "DefaultCluster", "-t", "JavaAgain")
+    send(broker, "JavaAgain", range(50, 130))
+    with pytest.raises(TopicRemade, match="but the topic was deleted and made again since"):
+        read_on(broker, "JavaAgain", at)
+    at, found = read_on(broker, "JavaAgain", at, failOnDataLoss="false")
+    assert sorted(found) == list(range(50, 130))
+    assert read_on(broker, "JavaAgain", at) == (at, [])
+
+
+def test_retention_and_a_new_queue(broker: JavaBroker, caplog: pytest.LogCaptureFixture) -> None:
+    """Messages of the queue were deleted before a stream has seen it."""
+    send(broker, "JavaOld", range(20), 3000)
+    at, found = read_on(broker, "JavaOld", None)
+    assert sorted(found) == list(range(20))
+    admin(broker, "updateTopic", "-b", broker.address, "-t", "JavaOld", "-r", "3", "-w", "3")
+    cluster = CLUSTERS.get(ClientOptions(name_servers=broker.namesrv))
+    wait_until(lambda: len(cluster.queues({"JavaOld"})) == 3, "the new queue")
+    send(broker, "JavaOld", range(20, 400), 3000)
+
+    def has_deleted() -> bool:  # from each queue: the broker looks every ten seconds
+        admin(broker, "deleteExpiredCommitLog", "-b", broker.address)
+        return all(one.min_offset > 20 for one in cluster.bounds(cluster.queues({"JavaOld"})).values())
+
+    wait_until(has_deleted, "retention")
+    with pytest.raises(MessagesMissing, match="of topic JavaOld on broker-a: "):
+        read_on(broker, "JavaOld", at)
+    _, found = read_on(broker, "JavaOld", at, failOnDataLoss="false")
+    assert sorted(found) == list(range(min(found), 400)) and min(found) > 80
+    lost = re.findall(r"queue (\d) of topic JavaOld on broker-a: \d+ of the offsets (\d+) to \d+", caplog.text)
+    assert {int(queue) for queue, _ in lost} == {0, 1, 2} and ("2", "0") in lost
