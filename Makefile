@@ -14,7 +14,7 @@ CORE_SOURCES := $(sort $(shell find csrc -name "*.[ch]")) csrc/build_native.py c
 ROOMS := $(filter-out csrc/__pycache__,$(shell find csrc -mindepth 1 -type d))
 C_SOURCES := $(sort $(shell find csrc -name "*.[ch]")) $(wildcard tests/csrc/*.[ch] rocketpy/bench/driver/*.[ch])
 
-.PHONY: always help run run-cluster build dev objects test test-long test-python test-spark kill-pipeline test-gallery test-spark-cluster spark-demo test-fault test-ha test-ha-short soak soak-client test-dist follow-pages test-packages test-console test-deploy interop interop-programs sanitize fuzz mutants known-mutants lint style types check coverage \
+.PHONY: always help run run-cluster build dev objects test test-long test-python test-spark kill-pipeline test-gallery test-spark-cluster spark-demo test-fault test-ha test-ha-short soak soak-client test-dist follow-pages test-packages test-console test-deploy test-watch interop interop-programs sanitize fuzz mutants known-mutants lint style types check coverage \
         bench bench-compare bench-spark bench-smoke docs site dist deb clean
 
 help:  ## this list
@@ -188,7 +188,10 @@ build/prometheus:
 	@mkdir -p $@ && cd $@ && apt-get download -qq prometheus && dpkg -x prometheus_*.deb . || rm -r $(CURDIR)/$@
 
 test-deploy: $(VENV)/.dev build/prometheus  ## alerts and dashboards of deploy/ in a real Prometheus, which is unpacked from Debian's package
-	$(PYTEST) --numprocesses 0 tests/deploy
+	$(PYTEST) --numprocesses 0 -m "not watch" tests/deploy
+
+test-watch: $(VENV)/.dev build/prometheus  ## hung workers, full disks, wrong clocks and their like: alert, console and runbook of each; minutes (root, a C compiler)
+	$(PYTEST) --numprocesses 0 -m watch tests/deploy
 
 interop-programs: $(VENV)/.dev  ## what `make interop` builds and downloads before its first test
 	$(BIN)/python -m tests.interop.training

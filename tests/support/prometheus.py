@@ -87,6 +87,11 @@ class Prometheus:
         found = self.api("alerts")["alerts"]
         return {each["labels"]["alertname"]: each for each in found if each["state"] == "firing"}
 
+    def fires(self, alert: str, **labels: str) -> bool:
+        """Return True if the alert fires for a series with these labels."""
+        wanted = ",".join(f'{name}="{value}"' for name, value in {"alertname": alert, **labels}.items())
+        return bool(self.query(f'ALERTS{{alertstate="firing",{wanted}}}'))
+
     def wait_until_fires(self, alert: str) -> dict[str, Any]:
         wait_until(lambda: alert in self.firing(), f"the alert {alert}", FIRES_S)
         return self.firing()[alert]
@@ -106,13 +111,14 @@ class Prometheus:
 
 @contextlib.contextmanager
 def running_prometheus(
-    directory: Path, port: int, targets: Mapping[str, Sequence[int]], topic: str = "TOPIC"
+    directory: Path, port: int, targets: Mapping[str, Sequence[int]], topic: str = "TOPIC", span: str = ""
 ) -> Iterator[Prometheus]:
     """Run Prometheus with the files of `deploy/prometheus`, with short intervals and alerts that wait for nothing.
 
     Args:
         targets: ports on this machine by the name of their job.
         topic: whose queues are scraped.
+        span: in place of the minutes in which alerts look for events, so that they resolve soon.
     """
     config = yaml.safe_load((FILES / "prometheus.yml").read_text())
     every = f"{INTERVAL_S * 1000:g}ms"
@@ -123,6 +129,8 @@ def running_prometheus(
         job["static_configs"] = [{"targets": [f"127.0.0.1:{port}" for port in targets.get(job["job_name"], ())]}]
     (directory / "prometheus.yml").write_text(yaml.safe_dump(config))
     rules = re.sub(r"^ +for: .*\n", "", (FILES / "rules.yml").read_text(), flags=re.MULTILINE)
+    if span:
+        rules = re.sub(r"\[\d+m\]", f"[{span}]", rules)
     (directory / "rules.yml").write_text(rules)
     words = [tool("prometheus"), f"--config.file={directory}/prometheus.yml", f"--storage.tsdb.path={directory}/data"]
     log = directory / "prometheus.log"

@@ -56,6 +56,11 @@ class TurnedClock:
     def prefix(self) -> list[str]:
         return ["env", f"LD_PRELOAD={self.library}", f"ROCKETPY_CLOCK_FILE={self.file}"]
 
+    @property
+    def wall_s(self) -> float:
+        """By how much the wall clock was moved alone."""
+        return self._wall_ns / 1e9
+
     def run_at(self, rate: float) -> None:
         """From now on all clocks run `rate` times as fast as the kernel's."""
         self._catch_up()

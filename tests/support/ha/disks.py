@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -56,6 +57,12 @@ class Disk:
                 with contextlib.suppress(_NoSpace), _no_space():
                     while True:
                         filler.write(CHUNK[:size])
+
+    def fill_but(self, keep_bytes: int) -> None:
+        """Leave so much room."""
+        stat = os.statvfs(self.place)
+        with (self.place / "filler").open("wb") as filler:
+            os.posix_fallocate(filler.fileno(), 0, stat.f_bavail * stat.f_frsize - keep_bytes)
 
     def make_room(self) -> None:
         (self.place / "filler").unlink()
@@ -130,7 +137,17 @@ def disk(place: Path) -> Iterator[Disk]:
         finally:
             with contextlib.suppress(OSError):
                 made.thaw()
-            made.unmount()
+            _unmount_at_last(made)
+
+
+def _unmount_at_last(made: Disk) -> None:
+    """Unmount, again while the kernel still ends processes that were killed."""
+    for _ in range(300):
+        try:
+            return made.unmount()
+        except OSError:
+            time.sleep(0.1)
+    made.unmount()
 
 
 @contextmanager
