@@ -15,7 +15,7 @@ from .spark_floor import FloorSource
 from .spark_resent import ResentSource
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 QUEUES = 8
 SIZES = {"100 B": 100, "1 KiB": 1024}
@@ -57,7 +57,7 @@ def start_spark(workers: int) -> SparkSession:
     return started
 
 
-def frame_rows(spark: SparkSession, source: str, expected: int, **options: Any) -> int:
+def counted(frame: DataFrame, expected: int) -> int:
     """Read a DataFrame to its end. Spark counts the rows on their way.
 
     Raises:
@@ -67,7 +67,11 @@ def frame_rows(spark: SparkSession, source: str, expected: int, **options: Any) 
     from pyspark.sql import functions as f
 
     seen = Observation()
-    frame = read(spark, source, **options).observe(seen, f.count(f.lit(1)).alias("rows"))
-    frame.write.format("noop").mode("overwrite").save()
-    assert seen.get["rows"] == expected, f"{options}: {seen.get['rows']} rows, {expected} were sent"
+    frame.observe(seen, f.count(f.lit(1)).alias("rows")).write.format("noop").mode("overwrite").save()
+    assert seen.get["rows"] == expected, f"{seen.get['rows']} rows, {expected} were sent"
     return expected
+
+
+def frame_rows(spark: SparkSession, source: str, expected: int, **options: Any) -> int:
+    """Read from a source to the end. Returns, and raises: as `counted`."""
+    return counted(read(spark, source, **options), expected)

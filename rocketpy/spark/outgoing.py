@@ -329,7 +329,7 @@ class RowReader:
 
 
 def _is_plain_text(text: str, pairs: int, tags: str | None, keys: Any) -> bool:
-    """Return True if encoded properties are those that sending would make of tags and keys, and takes."""
+    """Return True if encoded properties have tags and keys as sending would encode and accept them."""
     return (
         text.count(NAME_VALUE_SEPARATOR) == pairs
         and text.count(PROPERTY_SEPARATOR) == pairs - 1
