@@ -1,4 +1,5 @@
-"""The options that would save work are named, by the plans that Spark makes; and why the sources take no filters."""
+"""The options that would save work are named, by the plans that Spark makes; why the sources take no filters, and
+give no dictionaries."""
 
 from __future__ import annotations
 
@@ -6,7 +7,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql.datasource import DataSource, DataSourceReader, EqualTo, Filter, InputPartition
 
 import rocketpy.spark
@@ -110,3 +113,29 @@ def test_pushdown_leaks_in_spark(spark: Any) -> None:
         assert (frame.where("n = 3").count(), frame.count()) == (1, 1), "10 is right: then use pushFilters"
     finally:
         spark.conf.set(PUSHDOWN, "false")
+
+
+class Encoded(DataSource):
+    """Two texts, as numbers with a dictionary."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "encoded"
+
+    def schema(self) -> str:
+        return "topic string"
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        return EncodedReader()
+
+
+class EncodedReader(DataSourceReader):
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        yield pa.record_batch({"topic": pa.array(["a", "b"]).dictionary_encode()})
+
+
+def test_spark_takes_no_dictionaries(spark: Any) -> None:
+    """While this holds, topic, tags and brokerName are written out for each row (ADR 103)."""
+    spark.dataSource.register(Encoded)
+    with pytest.raises(PySparkException, match="DATA_SOURCE_RETURN_SCHEMA_MISMATCH"):
+        spark.read.format("encoded").load().collect()
