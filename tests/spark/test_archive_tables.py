@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 from rocketpy.admin.cli import main as mqadmin
 from rocketpy.cli.command_line import cli
-from rocketpy.errors import ConfigError, StoreError
+from rocketpy.errors import ConfigError, ConnectionLost, StoreError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.spark.cluster import Bounds, Cluster
 from rocketpy.spark.jobs.table_archive import ROWS_SCHEMA, archive_store, archive_topics
@@ -27,6 +27,7 @@ from tests.spark.tables import BUCKET, DELTA, FORMATS, ICEBERG, Format, logged, 
 from tests.spark.test_archive_topics import send
 from tests.spark.test_segments import make_store
 from tests.support.broker import RunningBroker, running_broker
+from tests.support.etcd import free_ports
 
 BROKER = "b"
 
@@ -214,6 +215,14 @@ def test_an_iceberg_table_of_another_program_is_refused(tmp_path: Path) -> None:
         ICEBERG.opened(tmp_path / "a")
     with pytest.raises(ConfigError, match=r"--storage-option uri=.*which catalog\?"):
         ICEBERG.opened("s3://lake/a")
+
+
+def test_a_catalog_that_does_not_answer_is_asked_again_by_the_next_run(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    options = {"type": "rest", "uri": f"http://127.0.0.1:{port}/"}
+    with pytest.raises(ConnectionLost, match="the catalog does not answer") as raised:
+        ICEBERG.opened(tmp_path / "a", **options)
+    assert raised.value.retriable
 
 
 def test_archives_of_different_kinds_are_not_mixed(broker: RunningBroker, tmp_path: Path) -> None:

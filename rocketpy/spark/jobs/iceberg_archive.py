@@ -22,18 +22,24 @@ import attrs
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import (
     CommitFailedException,
+    CommitStateUnknownException,
     NoSuchTableError,
     RESTError,
+    ServerError,
+    ServiceUnavailableError,
     TableAlreadyExistsError,
+    TooManyRequestsError,
     ValidationException,
 )
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import ArrowScan, _dataframe_to_data_files  # the latter is what Table.append writes with
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.transforms import DayTransform
-from sqlalchemy.exc import SQLAlchemyError
+from requests import ConnectionError as NoConnection
+from requests import Timeout
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
-from rocketpy.errors import ConfigError, StoreError
+from rocketpy.errors import ConfigError, ConnectionLost, StoreError
 
 from .archive_files import sorted_by_day
 from .table_archive import MARKS, ROWS_SCHEMA, TableReport, check_free
@@ -49,6 +55,16 @@ PROPERTIES = {
     "commit.manifest-merge.enabled": "true",
 }
 MERGED_BYTES = 64 << 20  # of files that become one, compressed: their rows are in memory
+NO_ANSWER = (
+    NoConnection,
+    Timeout,
+    CommitStateUnknownException,
+    ServerError,
+    ServiceUnavailableError,
+    TooManyRequestsError,
+    OperationalError,
+)
+"""A later run may reach the catalog. It reads the positions again, whether or not a commit was made meanwhile."""
 
 
 @contextmanager
@@ -57,6 +73,8 @@ def _translated(uri: str) -> Iterator[None]:
         yield
     except (CommitFailedException, ValidationException) as error:
         raise StoreError(f"{uri}: another run has changed the table meanwhile: {error}") from error
+    except NO_ANSWER as error:
+        raise ConnectionLost(f"{uri}: the catalog does not answer: {error}") from error
     except (RESTError, SQLAlchemyError, OSError, ValueError) as error:
         raise StoreError(f"{uri}: {error}") from error
 
@@ -80,8 +98,8 @@ class IcebergArchive:
                 SQLite file in it, that of a URL the one of pyiceberg's configuration.
             name: of the table in the catalog; NAMESPACE and the last part of `uri` if it is None.
         Raises:
-            ConfigError: no catalog is named. StoreError: it cannot be reached, the directory is an archive of another
-            format, or the table has rows and no positions.
+            ConfigError: no catalog is named. ConnectionLost: it does not answer. StoreError: it refuses, the directory
+            is an archive of another format, or the table has rows and no positions.
         """
         identifier = tuple((name or f"{NAMESPACE}.{Path(uri).name}").rsplit(".", 1))
         location, properties = uri, dict(options)

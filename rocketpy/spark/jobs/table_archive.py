@@ -63,7 +63,10 @@ class TableReport:
 
 
 class TableArchive(Protocol):
-    """An open table, as it was at its last commit. Every method raises StoreError when the table cannot be reached."""
+    """An open table, as it was at its last commit.
+
+    Every method raises StoreError when the table cannot be reached, and ConnectionLost when its catalog is away.
+    """
 
     uri: str
     report: TableReport
