@@ -14,7 +14,7 @@ CORE_SOURCES := $(sort $(shell find csrc -name "*.[ch]")) csrc/build_native.py c
 ROOMS := $(filter-out csrc/__pycache__,$(shell find csrc -mindepth 1 -type d))
 C_SOURCES := $(sort $(shell find csrc -name "*.[ch]")) $(wildcard tests/csrc/*.[ch] rocketpy/bench/driver/*.[ch])
 
-.PHONY: always help run run-cluster build dev objects test test-long test-python test-spark kill-pipeline test-gallery test-spark-cluster spark-demo test-fault test-ha test-ha-short soak soak-client test-dist follow-pages test-packages test-console test-deploy test-watch interop interop-programs sanitize fuzz mutants known-mutants lint style types check coverage \
+.PHONY: always help run run-cluster build dev objects test test-long test-python test-spark kill-pipeline test-gallery test-spark-cluster test-tables spark-demo test-fault test-ha test-ha-short soak soak-client test-dist follow-pages test-packages test-console test-deploy test-watch interop interop-programs sanitize fuzz mutants known-mutants lint style types check coverage \
         bench bench-compare bench-spark bench-smoke docs site dist deb clean
 
 help:  ## this list
@@ -113,9 +113,13 @@ WITH_SPARK := $(if $(SPARK),PYTHONPATH=$(CURDIR)/$(OTHER_SPARK))
 
 build/spark-%: | $(VENV)/.spark
 	@$(BIN)/python -m tests.spark.version $*
-	@echo "installing PySpark $* in $@ (about 450 MB) ..."
-	@sh deploy/with_progress.sh $(VENV)/pip.log env $(INSTALL) --target $@.new --no-deps "pyspark==$*" "py4j<0.11"
-	@mv $@.new $@
+	$(install_pyspark)
+
+define install_pyspark
+@echo "installing PySpark $* in $@ (about 450 MB) ..."
+@sh deploy/with_progress.sh $(VENV)/pip.log env $(INSTALL) --target $@.new --no-deps "pyspark==$*" "py4j<0.11"
+@mv $@.new $@
+endef
 
 test-spark: export ROCKETPY_PRELOADED = 1
 test-spark: $(VENV)/.spark $(VENV)/.delta $(OTHER_SPARK) build/prometheus  ## the data source for PySpark on local[2], against a real broker (Java 17); SPARK=4.2.1: that version
@@ -130,6 +134,18 @@ test-spark-cluster: $(VENV)/.delta  ## a standalone cluster of Spark whose worke
 	@sh deploy/java_17.sh
 	@$(INSTALL) --quiet "pyspark[connect]>=4.2,<4.4" "pandas<3"
 	$(PYTEST) --numprocesses 0 tests/spark_cluster
+
+# The Spark that reads tables needs packages of their formats, which lag behind Spark, and nothing of rocketpy.
+READER := $(or $(SPARK),4.1.4)
+
+build/reader-%: | $(VENV)/.spark
+	@$(BIN)/python -m tests.spark_tables.packages $*
+	$(install_pyspark)
+
+test-tables: export ROCKETPY_READER = $(READER)
+test-tables: $(VENV)/.delta build/reader-$(READER)  ## tables read by a Spark with their packages, and in Iceberg's REST catalog (Java 17, Maven)
+	@sh deploy/java_17.sh
+	$(PYTEST) --numprocesses 0 tests/spark_tables
 
 ROUNDS ?= 200
 

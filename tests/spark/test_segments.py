@@ -15,6 +15,7 @@ from rocketpy.spark.store_options import StoreOptions
 from rocketpy.store.files import file_name
 from rocketpy.store.formats.unit import BLANK_UNIT, CQ_UNIT
 from tests.support.log_images import BORN_MS, image_of, record
+from tests.support.records import Record
 
 SEGMENT = 2048
 BLANK_MIN = 8
@@ -26,22 +27,28 @@ def make_store(root: Path, count: int = 60, *, units: bool = False, zeros: int =
         record("A" if n % 3 else "B", b"%d" % n * 20, queue_id=n % 2, store_timestamp_ms=BORN_MS + n)
         for n in range(count)
     ]
-    (root / "commitlog").mkdir(parents=True)
-    start, places, rest = 0, [], records
-    while rest:
-        fitting, size = 0, 0
-        while fitting < len(rest) and size + rest[fitting].size + BLANK_MIN <= SEGMENT:
-            size += rest[fitting].size
-            fitting += 1
-        image = image_of(rest[:fitting], start, file_size=SEGMENT if fitting < len(rest) else None)
-        (root / "commitlog" / file_name(start)).write_bytes(image.data)
-        places += [start + place for place in image.records]
-        rest, start = rest[fitting:], start + SEGMENT
+    places = write_log(root, records)
     if zeros:
-        with (root / "commitlog" / file_name(start - SEGMENT)).open("ab") as file:
+        with max((root / "commitlog").iterdir()).open("ab") as file:
             file.write(bytes(zeros))
     if units:
         make_queue(root / "consumequeue/A/0", places, records)
+    return places
+
+
+def write_log(root: Path, records: list[Record], segment: int = SEGMENT) -> list[int]:
+    """Write a log of files of `segment` bytes. Returns the records' phy offsets."""
+    (root / "commitlog").mkdir(parents=True)
+    start, places, rest = 0, list[int](), records
+    while rest:
+        fitting, size = 0, 0
+        while fitting < len(rest) and size + rest[fitting].size + BLANK_MIN <= segment:
+            size += rest[fitting].size
+            fitting += 1
+        image = image_of(rest[:fitting], start, file_size=segment if fitting < len(rest) else None)
+        (root / "commitlog" / file_name(start)).write_bytes(image.data)
+        places += [start + place for place in image.records]
+        rest, start = rest[fitting:], start + segment
     return places
 
 

@@ -1,0 +1,35 @@
+"""Tables read by Spark with packages of their formats, and Iceberg's REST catalog: run by `make test-tables`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.spark.conftest import broker, java
+from tests.spark_tables.packages import jars_of_catalog, jars_of_spark
+from tests.spark_tables.rest_catalog import RestCatalog
+from tests.spark_tables.sql import Sql
+
+__all__ = ["broker", "java"]
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def sql(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sql]:
+    """The Spark that ROCKETPY_READER names, which the Makefile has installed in build/."""
+    version = os.environ["ROCKETPY_READER"]
+    started = Sql(jars_of_spark(version), ROOT / f"build/reader-{version}", tmp_path_factory.mktemp("sql"))
+    assert started.version == version
+    yield started
+    started.stop()
+
+
+@pytest.fixture(scope="module")
+def catalog(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestCatalog]:
+    started = RestCatalog(jars_of_catalog(), tmp_path_factory.mktemp("catalog"))
+    yield started
+    started.kill()
