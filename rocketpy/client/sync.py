@@ -140,6 +140,7 @@ class BlockingProducer(Blocking[S]):
 
     send = blocking(async_producer.Producer.send)
     send_batch = blocking(async_producer.Producer.send_batch)
+    send_members = blocking(async_producer.Producer.send_members)
     send_oneway = blocking(async_producer.Producer.send_oneway)
     cancel_timer = blocking(async_producer.Producer.cancel_timer)
     move_timer = blocking(async_producer.Producer.move_timer)

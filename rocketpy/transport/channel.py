@@ -304,7 +304,6 @@ class StreamChannel:
             else:
                 await self._carry()
         finally:
-            self._closing, self._is_running = True, False
             if self._timer is not None:
                 self._timer.cancel()
             if self._budget is not None:
@@ -318,7 +317,10 @@ class StreamChannel:
     async def _carry(self) -> None:
         self._is_running = True
         self._look_at(min(self._last_traffic_s + self._limits.idle_s, self._protocol.next_deadline))
-        await self._stream.run(self, self._limits.receive_size)
+        try:
+            await self._stream.run(self, self._limits.receive_size)
+        finally:  # before the nursery is closed: a call that is under way begins no more requests
+            self._closing, self._is_running = True, False
 
     def _look_at(self, when_s: float) -> None:
         """Look at the deadlines then."""

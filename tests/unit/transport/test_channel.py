@@ -7,7 +7,7 @@ from rocketpy.errors import ConnectionLost, RequestTimeout, TooManyRequests
 from rocketpy.remoting.abc import Channel, Processor
 from rocketpy.remoting.answers import RequestTable
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.transport.byte_stream import ByteStream
+from rocketpy.transport.byte_stream import ByteStream, Receiver
 from rocketpy.transport.channel import ChannelLimits, ChannelOwner, StreamChannel
 from tests.support.loops import run, settled
 from tests.support.memory_streams import Collected, memory_streams
@@ -112,6 +112,28 @@ def test_requests_that_are_sent_together_are_answered_in_their_order() -> None:
             nursery.cancel()
 
     run(main)
+
+
+@pytest.mark.parametrize("turns", range(4))
+def test_requests_that_wait_when_the_stream_ends_are_not_begun(turns: int, caplog: pytest.LogCaptureFixture) -> None:
+    """Fault: A request that waited for its turn was begun in a nursery that was closed, with a traceback in the log."""
+
+    async def main() -> None:
+        near, far = memory_streams()
+        requests = b"".join(RemotingCommand.request(10).encode() for _ in range(3))
+
+        async def run_shortly(receiver: Receiver, receive_size: int) -> None:
+            receiver.received(requests)
+            for _ in range(turns):
+                await aio.sleep(0)
+
+        far.run = run_shortly  # type: ignore[method-assign]
+        await channel(far, Echo()).run()
+        await settled()
+        near.abort()
+
+    run(main)
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 def test_requests_together_of_which_one_is_not_answered() -> None:
