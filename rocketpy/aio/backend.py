@@ -79,7 +79,7 @@ class Timer(Protocol):
     """A function that waits for its time."""
 
     def cancel(self) -> object:
-        """Do not call the function. A function that was called already stays so."""
+        """Do not call the function. No effect once it was called."""
 
 
 class Backend(Protocol):

@@ -51,7 +51,7 @@ def call(context: contextvars.Context, function: Callable[[], object]) -> None:
     try:
         context.run(function)
     except Exception:
-        logger.exception("%r failed, which a loop has called", function)
+        logger.exception("a function that the event loop called has failed: %r", function)
 
 
 class TrioCalls:

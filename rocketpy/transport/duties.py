@@ -58,7 +58,7 @@ async def rest(seconds: float) -> None:
 
 
 def shared_time(now_s: float, rest_s: float) -> float:
-    """Return the last whole second within a rest, of a rest below a second the half; its end if there is none."""
+    """Return the last whole second within a rest, or half second if it is shorter than a second; else its end."""
     grid_s = 1.0 if rest_s >= 1.0 else 0.5
     shared_s = math.floor((now_s + rest_s) / grid_s) * grid_s
     return shared_s if shared_s > now_s else now_s + rest_s

@@ -1,7 +1,7 @@
 """One method per request code of clients, signed and sent to a given address.
 
 Every method raises TransportError if there was no response, BrokerError if the response is an error, HeaderInvalid or
-BodyInvalid if it cannot be read.
+BodyInvalid if it cannot be read. `invoke` and `pull` return the response unread, also if it is an error.
 Source: RocketMQ 4.9 `MQClientAPIImpl`, `AclClientRPCHook`.
 """
 

@@ -142,7 +142,7 @@ class Open:
     _pid: int = attrs.field(init=False, factory=os.getpid)
 
     @jobs.default
-    def _no_jobs(self) -> Jobs:
+    def _make_jobs(self) -> Jobs:
         return Jobs(self.nursery)
 
     def next_id(self) -> str:

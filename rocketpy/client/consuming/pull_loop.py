@@ -69,7 +69,7 @@ class Puller:
 
         Raises:
             ClientError: the broker is not known or too old for the expression.
-            TransportError, BrokerError: as MQClientAPI.pull.
+            TransportError: as MQClientAPI.pull. BrokerError: as pull_result.
         """
         suggested = self._suggested.get(queue, MASTER_ID)
         broker_id, address = self.instance.known_reader(queue, suggested) or await self.instance.find_reader(
