@@ -130,7 +130,7 @@ class _Server(ThreadingMixIn, WSGIServer):
             self._tell("late", "closed a scrape of %s: it took more than %g s%s", scrape.host, self._scrape_max_s)
 
     def _end(self, request: socket.socket) -> None:
-        with self._lock:  # `service_actions` uses the descriptor in it
+        with self._lock:  # `cut_late` uses the descriptor in it
             self._scrapes.pop(request).connection.close()
 
     def _tell(self, kind: str, text: str, *values: object) -> None:

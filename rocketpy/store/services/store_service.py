@@ -1,7 +1,7 @@
 """The store worker: dispatch in its main thread; flush, allocation, cleaning and timers in other threads.
 
 Every long call is C with the GIL released. The main thread returns to Python for requests of the manager, for errors,
-and once a second. The worker ends when it is ordered to stop and has dispatched all published records.
+and twice a second. The worker ends when it is ordered to stop and has dispatched all published records.
 """
 
 from __future__ import annotations
