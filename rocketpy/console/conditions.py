@@ -1,6 +1,6 @@
-"""Conditions: what is beyond its limit now, by the figures that the poller has.
+"""Conditions of a broker that answers: its figures that are beyond their limits now.
 
-alarms.py has those of groups, and says when each is told.
+alarms.py has those of groups, disks and brokers that do not answer, and says when each is told.
 """
 
 from __future__ import annotations
