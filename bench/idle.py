@@ -86,7 +86,7 @@ def use(broker: Broker) -> None:
 
 
 def names(broker: Broker) -> dict[int, str]:
-    """The processes of a broker by id: the titles of workers, and of others their roles."""
+    """Return the names of a broker's processes by id: the titles of workers; any other is the supervisor."""
     found = {}
     for root in broker.roots:
         for pid in proc.tree(root):

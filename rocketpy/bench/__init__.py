@@ -15,7 +15,7 @@ own if it is given no name server. Needs the extra `bench`.
     soak         a long run: do memory, descriptors and processes stay as they are?
     neighbours   NATS and Kafka: how they are started; jars fetches those of a broker in Java
     clients/     a run through the Python client of a system
-    proc         CPU and memory of a tree of processes
+    proc         CPU, memory, wake-ups and reads from disks of processes
     result       result files
     compare      what changed between two results beyond noise
     report       results as Markdown

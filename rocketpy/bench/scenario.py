@@ -70,7 +70,9 @@ class Scenario:
         False, "read pages of the backlog instead of sending, in random order, each once before any again"
     )
     cold_reads: bool = key(
-        False, "drop the store of such a broker from memory before, so that reads come from the disk"
+        False,
+        "drop the store of a broker that `rocketpy bench` starts itself from memory before, so that reads come "
+        "from the disk",
     )
     idle_connections: int = key(0, "clients of the first broker that only send heartbeats, beside the load", 0, 200_000)
     kill_after: bool = key(False, "kill -9 such a broker after each run, and measure its recovery")
