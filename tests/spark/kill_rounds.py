@@ -260,7 +260,7 @@ class Rounds:
             return subprocess.run(command, stdout=log, stderr=log, timeout=DEADLINE_S, check=False).returncode
 
     def bounds(self) -> dict[MessageQueue, Bounds]:
-        """What the broker has of both topics; a worker of it may have died a moment ago."""
+        """Return the bounds of all queues of both topics; a worker of the broker may have died a moment ago."""
         cluster = CLUSTERS.get(ClientOptions(name_servers=self.broker.namesrv))
         found: dict[MessageQueue, Bounds] = {}
 
@@ -335,7 +335,7 @@ class Rounds:
         return last
 
     def _is_refused(self, kind: Format, kept: dict[MessageQueue, int]) -> bool:
-        """Whether a table is behind what is kept. Then a run without --allow-gap must leave it as it is."""
+        """Return True if a table is behind what is kept; check that a run without --allow-gap leaves it as it is."""
         rows = self._rows_of(kind)
         ends = {queue: max((at for _, q, at, _ in rows if q == queue), default=-1) + 1 for queue in range(QUEUES_MAX)}
         behind = {queue: at for queue, at in kept.items() if queue.topic == TOPIC and 0 < ends[queue.queue_id] < at}
@@ -349,7 +349,7 @@ class Rounds:
         return True
 
     def _is_stream_refused(self, kept: dict[MessageQueue, int]) -> bool:
-        """Whether the stream is behind what is kept. Then a start with failOnDataLoss=true must end with a reason."""
+        """Return True if the stream is behind what is kept; check that failOnDataLoss=true ends it with a reason."""
         lines = (self.out / "checkpoint/offsets" / str(last_batch(self.out, "commits"))).read_text().splitlines()
         ends = offsets_of(json.loads(lines[-1])["q"])
         if not any(ends.get(queue, at) < at for queue, at in kept.items()):
@@ -391,7 +391,7 @@ class Rounds:
         return found
 
     def has_read_all(self) -> bool:
-        """Whether the stream has committed all that the broker has."""
+        """Return True if the stream has committed all that the broker has."""
         ends: dict[tuple[str, int], int] = {}
         for topic, queue, offset, _ in stored_rows(files_of_sink(self.out)):
             ends[topic, queue] = max(ends.get((topic, queue), 0), offset + 1)

@@ -129,7 +129,7 @@ def test_exceptions_are_used() -> None:
     assert [words for words in NOT_MEASURED if words not in text] == []
 
 
-def test_each_quoted_figure_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_quoted_figure_is_held() -> None:
     """Each figure of each page, one after the other, is changed and removed: bench.quotes writes the first again, and
     does not know the page without it."""
     held = 0

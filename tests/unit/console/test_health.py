@@ -28,7 +28,7 @@ def test_a_counter_that_is_not_told_stays() -> None:
     assert (gains.last, gains.within(10, HOUR_MS)) == (5, 0)
 
 
-def test_steps_are_bounded_and_close_ones_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_are_bounded_and_close_ones_are_one() -> None:
     gains = Gains()
     for number in range(3 * module.GAINS_MAX):
         gains.add(1000 * number, number)
