@@ -1,6 +1,6 @@
 """Periodic jobs of a client. A timer begins each one, so a client that waits has no task for them.
 
-A task that sleeps takes 3 KB under asyncio and 5 KB under trio, and a consumer has nine jobs. The reference has one
+A task that sleeps takes 3 KB under asyncio and 5 KB under trio, and a consumer had nine of them. The reference has one
 thread for most of them; here a slow one does not delay the others.
 Source: RocketMQ 4.9 `MQClientInstance#startScheduledTask`.
 """
