@@ -17,6 +17,7 @@ import attrs
 
 PACKAGE = Path(__file__).parents[2] / "rocketpy"
 SERVERS = (
+    "aio",
     "broker",
     "console",
     "failover",
@@ -69,7 +70,8 @@ worker NAME ..., after ...: stopping
     more than 10 restarts in a minute; the lines above say why
 crashed while it served | failed: NAME | cannot deliver messages of | cannot look for the last delivery |
 an unexpected fault | closed the connection NAME after | ignored a ring message | ignored a change |
-cannot restore consumer group | cannot restore the client of | cannot store NAME:
+cannot restore consumer group | cannot restore the client of | cannot store NAME: |
+a function that the event loop called
     a fault of rocketpy, which goes on; report it with the lines around
 has not sent a heartbeat | coordinator has made no turn | did not stop in time | did not end in time
     a process hung and is replaced; repeated: slow disk, or report it

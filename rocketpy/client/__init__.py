@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from .security import SecuritySettings, TlsOptions, read_credentials
     from .sending.handles import RequestHandle, SendHandle
     from .sending.queue_selection import Fnv1aSelector, JavaHashSelector, RandomSelector
+    from .sending.sender import Member
     from .transaction_producer import LocalTransactionState, TransactionListener, TransactionProducer, TransactionResult
 
 __all__ = [
@@ -71,6 +72,7 @@ __all__ = [
     "JavaHashSelector",
     "LitePullConsumer",
     "LocalTransactionState",
+    "Member",
     "Message",
     "NearbyRoom",
     "Producer",
@@ -115,6 +117,7 @@ _NAMES = {  # as above, by module
     ".security": "SecuritySettings TlsOptions read_credentials",
     ".sending.handles": "RequestHandle SendHandle",
     ".sending.queue_selection": "Fnv1aSelector JavaHashSelector RandomSelector",
+    ".sending.sender": "Member",
     ".transaction_producer": "LocalTransactionState TransactionListener TransactionProducer TransactionResult",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}

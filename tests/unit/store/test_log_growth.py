@@ -60,6 +60,7 @@ def test_a_growth_seen_before_a_thread_waits_is_not_lost(growth: LogGrowth) -> N
     rested(growth)
     growth.look(101, 0)
     rested(growth)
+    assert bell.is_set(), "pause does not wait"
     growth.pause(bell, 60.0, 60.0)
     assert not bell.is_set()
 
@@ -69,4 +70,5 @@ def test_the_end_of_the_worker_ends_a_rest(growth: LogGrowth) -> None:
     rested(growth)
     growth.threads.stop.set()
     growth.ring()
+    assert bell.is_set(), "pause does not wait"
     assert growth.pause(bell, 60.0, 60.0)
