@@ -69,10 +69,6 @@ class CredentialsFile:
         self._stamp = _stamp(path)
         self.credentials = read_credentials(path)
 
-    def has_changed(self) -> bool:
-        """Return True if `refresh` should be called. Costs a stat."""
-        return _stamp(self._path) != self._stamp
-
     def refresh(self) -> None:
         """Read the file again if it has changed. It may wait for the disk."""
         stamp = _stamp(self._path)

@@ -19,8 +19,11 @@ from .history import STEP_MS
 GAINS_MAX = 400  # more than an hour of steps
 WORKERS_MAX = 64
 WORKER = "worker_"
-WORKER_TEXT = re.compile(r"(\w+), silent (\d+) ms, restarts (\d+)")
-UPTIME_TEXT = re.compile(r"\[ (-?\d+) days, (-?\d+) hours, (-?\d+) minutes, (-?\d+) seconds \]")  # a clock may go back
+# Numbers of few digits: a broker may send anything, and a float holds at most 10**308.
+WORKER_TEXT = re.compile(r"(\w+), silent (\d{1,15}) ms, restarts (\d{1,15})")
+UPTIME_TEXT = re.compile(
+    r"\[ (-?\d{1,9}) days, (-?\d{1,9}) hours, (-?\d{1,9}) minutes, (-?\d{1,9}) seconds \]"
+)  # a clock may go back
 UPTIME_STEP_MS = 1000  # a broker tells whole seconds
 
 

@@ -17,7 +17,7 @@ import attrs
 from rocketpy import aio
 from rocketpy.admin.admin import Admin
 from rocketpy.errors import ConfigError, RocketError
-from rocketpy.faults import printable
+from rocketpy.faults import Faults, printable
 from rocketpy.message.host import format_host
 
 from .alarm_file import AlarmSettings, read_alarm_file
@@ -185,11 +185,15 @@ class _Serving:
                 nursery.cancel()
 
     async def _look_for_alarms(self, alarms: Alarms, notifier: Notifier, console: Any) -> None:
+        faults = Faults(name="console")
         while True:
             await aio.sleep(ALARMS_S)
-            for notice in alarms.look(console.state, console.questions.now_ms):
-                logger.info("alarm %s: %s", notice.change.value, printable(notice.condition.text))
-                notifier.tell(notice)
+            try:
+                for notice in alarms.look(console.state, console.questions.now_ms):
+                    logger.info("alarm %s: %s", notice.change.value, printable(notice.condition.text))
+                    notifier.tell(notice)
+            except Exception as fault:  # of one round: the console and its pages go on
+                faults.report("looking for alarms", fault)
 
     async def _review_sessions(self, sessions: Sessions) -> None:
         while self.account_file is not None:

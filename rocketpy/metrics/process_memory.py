@@ -56,7 +56,7 @@ class MemoryOfProcesses:
     def of(self, pid: int) -> ProcessMemory | None:
         """Return the memory of `pid`; None if it has ended or may not be read."""
         now_s = self.now_s()
-        self._shares = {one: kept for one, kept in self._shares.items() if now_s - kept[0] < PSS_AGE_S}
+        self._shares = {one: kept for one, kept in list(self._shares.items()) if now_s - kept[0] < PSS_AGE_S}
         if (kept := self._shares.get(pid)) is None:
             memory = process_memory(pid, self.proc)
             if memory is not None:

@@ -44,6 +44,7 @@ CHUNK = 65_536  # bytes that are moved at once
 PART = RECORD_SIZE + 256  # of it, a whole record
 WAITING_MAX = 64 * 1024 * 1024
 FAREWELL_S = 10.0  # a selector that closes has already waited its own time for the client
+LOOKS_MAX = 256  # in a turn, at clients that have not acknowledged their last bytes
 EVENTS_MAX = 32  # in a turn, after which the heart beats: a part of nothing but updates of keys takes up to 60 ms
 TURN_S = 1.0
 STOP_TURN_S = 0.02  # clients acknowledge the last bytes without an event
@@ -108,6 +109,7 @@ class Pump:
     _tunnels: dict[int, Tunnel] = attrs.field(init=False, factory=dict)  # by each of their two descriptors
     _blocked: dict[int, Tunnel] = attrs.field(init=False, factory=dict)  # by the client's, longest first
     _leaving: dict[int, Tunnel] = attrs.field(init=False, factory=dict)  # by the client's, in order of `leaves_by_s`
+    _unacknowledged: collections.deque[Tunnel] = attrs.field(init=False, factory=collections.deque)  # at a stop
     _waiting_bytes: int = attrs.field(init=False, default=0)
     _poller: select.epoll = attrs.field(init=False, factory=select.epoll)
     _chunk: memoryview = attrs.field(init=False, factory=lambda: memoryview(bytearray(CHUNK)))
@@ -141,8 +143,12 @@ class Pump:
             self._close_unread(next(iter(self._blocked.values())))
         while self._leaving and is_late(first := next(iter(self._leaving.values()))):
             self._close_unread(first)
-        while self._leaving and has_read_all(first := next(iter(self._leaving.values()))):
-            self._close(first)
+        for _ in range(min(len(self._unacknowledged), LOOKS_MAX)):
+            tunnel = self._unacknowledged.popleft()
+            if has_read_all(tunnel):
+                self._close(tunnel)
+            elif tunnel.client.fileno() in self._tunnels:
+                self._unacknowledged.append(tunnel)
         return rang
 
     def close(self) -> None:
@@ -153,6 +159,10 @@ class Pump:
     # -- one connection
 
     def _serve(self, tunnel: Tunnel, is_client: bool, events: int) -> None:
+        if tunnel.is_leaving:
+            if is_client and events & (select.EPOLLERR | select.EPOLLHUP):
+                self._close(tunnel)
+            return
         try:
             if is_client:
                 if tunnel.to_client and events & select.EPOLLOUT:
@@ -229,8 +239,7 @@ class Pump:
             tunnel.is_leaving = True
             self._begin_farewell(tunnel)
             self._watch(tunnel)
-            if has_read_all(tunnel):
-                self._close(tunnel)
+            self._unacknowledged.append(tunnel)
 
     def _to_client(self, tunnel: Tunnel, pieces: Sequence[bytes | memoryview]) -> None:
         """Send what is encrypted, and keep the rest."""
@@ -310,7 +319,7 @@ def is_late(tunnel: Tunnel) -> bool:
 
 def has_read_all(tunnel: Tunnel) -> bool:
     """Its selector has gone, and the client's kernel has acknowledged every byte: a reset overtakes none."""
-    return tunnel.is_leaving and unacknowledged_bytes(tunnel.client) == 0
+    return tunnel.client.fileno() >= 0 and unacknowledged_bytes(tunnel.client) == 0
 
 
 def unacknowledged_bytes(client: socket.socket) -> int:

@@ -147,6 +147,8 @@ class TrioSocketStream:
             while self._left and not self._is_over:
                 await trio.lowlevel.wait_writable(self._socket)
                 self._send(self._left)
+            if self._is_over:  # a send has failed
+                break
             await trio.lowlevel.wait_readable(self._socket)
             data = self._receive()
             if data is not None:

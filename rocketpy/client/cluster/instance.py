@@ -91,6 +91,7 @@ class ClientInstance:
     _renewal: RouteRenewal = attrs.field(init=False)
     clock: Callable[[], float] = attrs.field(init=False, factory=aio.clock)
     _has_left: bool = attrs.field(init=False, default=False)
+    _looks_at_sends: bool = attrs.field(init=False, default=False)
 
     def __attrs_post_init__(self) -> None:
         self._renewal = RouteRenewal(self._renew_route)
@@ -111,7 +112,8 @@ class ClientInstance:
 
     def begin_publishing(self, topic: str) -> None:
         """Refresh the route of a topic from now on. With the first one, begin to look at sends without an answer."""
-        if not self.publish_topics and self._jobs is not None:
+        if not self._looks_at_sends and self._jobs is not None:
+            self._looks_at_sends = True
             self._jobs.call_every(LOOK_S, self._unanswered_sends.look)
         self.publish_topics.add(topic)
 

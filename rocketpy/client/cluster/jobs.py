@@ -54,8 +54,10 @@ class Job:
 
     def _call(self) -> None:
         if self._nursery is None:
-            self._function()
-            self._ended()
+            try:
+                self._function()
+            finally:  # a failure is logged by the loop
+                self._ended()
         else:
             self._is_running = True
             self._nursery.start_soon(self._run)
@@ -81,6 +83,7 @@ class Jobs:
 
     nursery: aio.Nursery
     _jobs: list[Job] = attrs.field(init=False, factory=list)
+    _are_over: bool = attrs.field(init=False, default=False)
 
     def every(
         self, interval_s: float, function: Callable[[], Awaitable[object]], *, first_s: float | None = None
@@ -93,11 +96,14 @@ class Jobs:
         return self._begin(Job(None, function, interval_s), None)
 
     def _begin(self, job: Job, first_s: float | None) -> Job:
+        if self._are_over:
+            return job
         job.begin_after(job.interval_s if first_s is None else first_s)
         self._jobs.append(job)
         return job
 
     def end(self) -> None:
-        """End all jobs."""
+        """End all jobs; none begins any more."""
+        self._are_over = True
         for job in self._jobs:
             job.end()

@@ -83,6 +83,6 @@ async def introduce(instance: ClientInstance, topic: str) -> None:
     for cluster in sorted({data.cluster for data in route.broker_datas} if route is not None else ()):
         replies = reply_topic(cluster)
         if replies not in instance.publish_topics and await instance.update_route(replies):
-            instance.publish_topics.add(replies)  # refreshed with the others
+            instance.begin_publishing(replies)  # refreshed with the others
     if not set(instance.heartbeat_targets()) <= instance.broker_versions.keys():
         await instance.heartbeat()

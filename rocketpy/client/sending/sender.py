@@ -186,6 +186,11 @@ class Sender:
         Raises:
             MessageInvalid: a member, the topic, or the encoded size is not allowed.
         """
+        for member in members:
+            if not -(2**31) <= member.flag < 2**31:
+                raise MessageInvalid(f"the flag {member.flag} does not fit 32 bits")
+            if member.msg_id and (NAME_END in member.msg_id or PAIR_END in member.msg_id):
+                raise MessageInvalid(f"the id {member.msg_id!r} contains a separator of properties")
         instance = f"{PAIR_END}{names.INSTANCE_ID}{NAME_END}{self._namespace}" if self._namespace else ""
         before = f"{names.WAIT}{NAME_END}true{instance}{PAIR_END}{names.UNIQ_KEY}{NAME_END}"
         ids, entries = [], []

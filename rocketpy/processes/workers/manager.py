@@ -240,8 +240,7 @@ def _credentials_duty(file: CredentialsFile) -> Duty:
     from rocketpy.acl.credentials import LOOK_S
 
     async def look() -> None:
-        if file.has_changed():
-            await trio.to_thread.run_sync(file.refresh)
+        await trio.to_thread.run_sync(file.refresh)  # a stat waits for ever where a mount hangs
 
     return Duty("loading changed credentials", LOOK_S, look)
 

@@ -177,7 +177,7 @@ class StoreService:
                 self._take_requests(dispatch, cleaning)
             self._serve_requests(cleaning)
             self._validate(status, dispatch)
-            self._growth.look(self._control.published_phy_offset, int(self._control.header.delete_requests))
+            self._growth.look(*self._positions())
             if time.monotonic() >= looked_s + LOOK_S:
                 looked_s = time.monotonic()
                 self._look_after_files(dispatch, cleaning)
@@ -344,6 +344,11 @@ class StoreService:
                     fail("cannot flush the CommitLog", status),
                 )
                 return
+
+    def _positions(self) -> tuple[int, int, int]:
+        """Return what grows while threads have work: the log, what is dispatched, requests to delete."""
+        control = self._control
+        return control.published_phy_offset, control.dispatched_phy_offset, int(control.header.delete_requests)
 
     @property
     def _dirty(self) -> int:

@@ -265,6 +265,8 @@ def test_members_are_stored_as_the_messages_of_a_batch() -> None:
         ("T", [Member(b"1"), Member(b"")], "the message body is empty"),
         ("a b", [Member(b"1")], "contains"),
         ("T", [Member(b"x" * 60)] * 2, "allowed are 100"),
+        ("T", [Member(b"1", flag=2**31)], "does not fit 32 bits"),
+        ("T", [Member(b"1", msg_id="a\x02TAGS\x01b")], "contains a separator"),
     ],
 )
 def test_members_that_no_broker_takes_are_refused(topic: str, members: list[Member], fault: str) -> None:

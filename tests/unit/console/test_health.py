@@ -65,6 +65,16 @@ def test_a_broker_of_the_reference_tells_failing_sends_alone() -> None:
     assert (health.workers, health.refused_connections.last, health.certificate_ends_ms) == ({}, None, None)
 
 
+@cases("digits", [400, 5_000])
+def test_numbers_that_no_broker_has_are_not_taken(digits: int) -> None:
+    """Fault: One answer with a number of 400 digits ended the console, or its polls of all brokers."""
+    health, number = BrokerHealth(), "9" * digits
+    health.take(0, 1, {"worker_send": f"ready, silent {number} ms, restarts {number}"})
+    assert health.workers == {}
+    health.take(0, 1, {"bootTimestamp": str(BOOT_MS), "runtime": f"[ -{number} days, 0 hours, 0 minutes, 0 seconds ]"})
+    assert health.clock_ahead_ms == 0
+
+
 @cases(
     "uptime, now_ms, took_ms, ahead_ms",
     [

@@ -253,6 +253,30 @@ def test_at_a_stop_the_client_has_every_answer_and_then_a_reset(rig: Rig) -> Non
                 socket.socket.recv(stream, 1)  # below TLS, which calls a reset an end
 
 
+def test_at_a_stop_a_client_that_reads_nothing_delays_no_other(rig: Rig) -> None:
+    """Fault: Clients were looked at in turn: the first that had not acknowledged its bytes held back all resets."""
+    slow, slow_near = rig.open(buffer=65_536)
+    gone, gone_near = rig.open(buffer=65_536)
+    idle, idle_near = rig.open()
+    with slow, idle:
+        for stream, peer in ((slow, slow_near), (gone, gone_near), (idle, idle_near)):
+            stream.sendall(b"x")
+            assert exactly(peer, 1) == b"x", "the handshake is complete on both sides"
+        rig.block.order(STOP_INTAKE)
+        for peer in (slow_near, gone_near):
+            peer.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                while peer.send(bytes(65_536)):
+                    pass
+            peer.close()
+        gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        gone.close()
+        idle_near.close()
+        with pytest.raises(ConnectionResetError):
+            socket.socket.recv(idle, 1)
+        wait_until(lambda: rig.count(lib.RP_COUNT_TLS_CONNECTIONS) == 1, SECONDS)
+
+
 def test_a_client_that_never_reads_does_not_outlive_its_selector_for_long(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
