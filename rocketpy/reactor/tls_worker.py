@@ -25,7 +25,7 @@ import struct
 import termios
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 
@@ -96,12 +96,13 @@ class Pump:
 
     Args:
         doorbell: the eventfd by which other processes and the handshakes wake this one.
+        is_stopping: does the broker stop? Connections that selectors close then end with a reset, once their clients
+            have all answers.
     """
 
     doorbell: int
     waiting_max: int
-    is_stopping: bool = attrs.field(init=False, default=False)
-    """The broker stops: connections that selectors close end with a reset, once their clients have all answers."""
+    is_stopping: Callable[[], bool] = lambda: False
     closed_waiting: int = attrs.field(init=False, default=0)
     """Connections closed at `waiting_max`, or because their clients did not read the rest in FAREWELL_S."""
     counts: HandshakeCounts = attrs.field(init=False, factory=HandshakeCounts)
@@ -233,7 +234,7 @@ class Pump:
             return
         if size:
             self._to_client(tunnel, tunnel.session.encrypt(self._chunk[:size]))
-        elif not self.is_stopping:
+        elif not self.is_stopping():
             self._close(tunnel, is_orderly=True)
         else:
             tunnel.is_leaving = True
@@ -345,14 +346,14 @@ class TlsMain:
 
     def __call__(self, context: WorkerContext) -> None:
         handshakes = Handshakes(self.arrivals, self.certificates, self._complete, self.handshake_s)
-        pump = Pump(self.block.doorbell, self.waiting_max)
+        pump = Pump(self.block.doorbell, self.waiting_max, lambda: self.block.stop != 0)
         thread = threading.Thread(target=handshakes.run, name="handshakes", daemon=True)
         thread.start()
         context.report_ready()
         before = Figures()
         leave_s = None
         while leave_s is None or (len(pump) and time.monotonic() < leave_s):
-            if pump.turn(STOP_TURN_S if pump.is_stopping else TURN_S):
+            if pump.turn(STOP_TURN_S if pump.is_stopping() else TURN_S):
                 self.block.awake()
             while self._ready:
                 done = self._ready.popleft()
@@ -361,7 +362,6 @@ class TlsMain:
             shown = Figures.of(handshakes, pump)
             shown.show(self.block, before)
             before = shown
-            pump.is_stopping = self.block.stop != 0
             if self.block.stop == STOP_LEAVE and leave_s is None:  # the rest of the selectors' answers is on its way
                 handshakes.stop()
                 leave_s = time.monotonic() + STOP_S

@@ -17,6 +17,7 @@ import struct
 import termios
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -253,28 +254,49 @@ def test_at_a_stop_the_client_has_every_answer_and_then_a_reset(rig: Rig) -> Non
                 socket.socket.recv(stream, 1)  # below TLS, which calls a reset an end
 
 
-def test_at_a_stop_a_client_that_reads_nothing_delays_no_other(rig: Rig) -> None:
+def test_at_a_stop_a_client_that_acknowledges_nothing_delays_no_other(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Fault: Clients were looked at in turn: the first that had not acknowledged its bytes held back all resets."""
-    slow, slow_near = rig.open(buffer=65_536)
-    gone, gone_near = rig.open(buffer=65_536)
-    idle, idle_near = rig.open()
-    with slow, idle:
-        for stream, peer in ((slow, slow_near), (gone, gone_near), (idle, idle_near)):
+    looks: Counter[int] = Counter()
+    slow, slow_near = rig.open()
+    other, other_near = rig.open()
+    slow_port = slow.getsockname()[1]
+
+    def unacknowledged_bytes(client: socket.socket) -> int:
+        port = client.getpeername()[1]
+        looks[port] += 1
+        return port == slow_port or looks[port] < 3
+
+    monkeypatch.setattr(tls_worker, "unacknowledged_bytes", unacknowledged_bytes)
+    monkeypatch.setattr(tls_worker, "FAREWELL_S", 10 * SECONDS)
+    monkeypatch.setattr(tls_worker, "STOP_S", 0.1)
+    with slow, other:
+        for stream, peer in ((slow, slow_near), (other, other_near)):
             stream.sendall(b"x")
             assert exactly(peer, 1) == b"x", "the handshake is complete on both sides"
         rig.block.order(STOP_INTAKE)
-        for peer in (slow_near, gone_near):
-            peer.setblocking(False)
-            with contextlib.suppress(BlockingIOError):
-                while peer.send(bytes(65_536)):
-                    pass
-            peer.close()
-        gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        gone.close()
-        idle_near.close()
+        slow_near.close()
+        wait_until(lambda: looks[slow_port], SECONDS)
+        other_near.close()
         with pytest.raises(ConnectionResetError):
-            socket.socket.recv(idle, 1)
-        wait_until(lambda: rig.count(lib.RP_COUNT_TLS_CONNECTIONS) == 1, SECONDS)
+            socket.socket.recv(other, 1)
+        assert looks[slow_port] >= 2 and rig.count(lib.RP_COUNT_TLS_UNREAD_CLOSED) == 0
+
+
+def test_at_a_stop_a_client_that_has_reset_is_not_waited_for(rig: Rig) -> None:
+    client, near = rig.open(buffer=65_536)
+    client.sendall(b"x")
+    assert exactly(near, 1) == b"x", "the handshake is complete on both sides"
+    rig.block.order(STOP_INTAKE)
+    near.setblocking(False)
+    with contextlib.suppress(BlockingIOError):
+        while near.send(bytes(65_536)):
+            pass
+    near.close()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.close()
+    wait_until(lambda: rig.count(lib.RP_COUNT_TLS_CONNECTIONS) == 0, SECONDS)
 
 
 def test_a_client_that_never_reads_does_not_outlive_its_selector_for_long(
