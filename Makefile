@@ -255,7 +255,7 @@ bench: $(VENV)/.dev  ## throughput and latency of rocketpy alone
 bench-compare: $(VENV)/.dev  ## rocketpy and the official Java broker in turn: medians and ratios (Java 17, Maven)
 	$(BIN)/python -m bench.compare --fill-page-cache
 
-bench-spark: $(VENV)/.spark  ## Spark's sources, sink, archive, stream and cluster against their bars; 12 minutes (Java 17); OPTIONS="--only scan"
+bench-spark: $(VENV)/.spark  ## Spark's sources, sink, archive, stream and cluster against their bars; minutes (Java 17); OPTIONS="--only scan"
 	@sh deploy/java_17.sh
 	$(BIN)/python -m bench.spark_bars $(OPTIONS)
 

@@ -66,7 +66,7 @@ class Totals:
 
     @property
     def work(self) -> int:
-        """Messages by which CPU is divided: stored or read; of a load that only consumes, those that it has passed."""
+        """Return how many messages share the CPU time: those stored or read, or those that a load of consumers passed."""
         return self.messages or self.passed
 
     @classmethod

@@ -1,6 +1,6 @@
 """ByteStream over a socket, for clients under trio.
 
-It asks the socket itself: trio's streams take twice the CPU. One task reads, and the writes of a turn leave together by
+It asks the socket itself, because trio's streams pass several coroutines for each read. One task reads, and the writes of a turn leave together by
 `aio.call_soon`; a second task waits for room once a socket had none.
 """
 

@@ -137,7 +137,7 @@ class ProcessQueue:
         self._calls[messages[0].queue_offset] = (messages[-1].queue_offset, now_ms)
 
     def end_call(self, messages: Sequence[ReceivedMessage]) -> None:
-        """That handler has returned."""
+        """Take note that the handler of these messages has returned."""
         self._calls.pop(messages[0].queue_offset, None)
 
     def called_ms(self, offset: int) -> int | None:

@@ -65,6 +65,31 @@ def test_a_job_that_is_woken_runs_at_once_or_once_more_after_the_running_call() 
     run(main)
 
 
+def test_a_plain_job_that_fails_is_called_again_and_none_begins_after_the_end() -> None:
+    """Fault: A plain job that raised once was never called again."""
+
+    async def main() -> None:
+        begin_s = aio.now_s()
+        begun_s: list[float] = []
+
+        def fail_once() -> None:
+            begun_s.append(aio.now_s() - begin_s)
+            if len(begun_s) == 1:
+                raise ValueError("once")
+
+        async with aio.open_nursery() as nursery:
+            jobs = Jobs(nursery)
+            jobs.call_every(7, fail_once)
+            await aio.sleep(15)
+            jobs.end()
+            jobs.call_every(1, fail_once)
+            await aio.sleep(100)
+            nursery.cancel()
+        assert begun_s == [pytest.approx(7), pytest.approx(14)]
+
+    run(main)
+
+
 def test_a_slow_job_does_not_delay_others_and_ends_with_the_nursery() -> None:
     async def main() -> None:
         ended: list[str] = []
