@@ -66,7 +66,7 @@ class Totals:
 
     @property
     def work(self) -> int:
-        """Return how many messages share the CPU time: those stored or read, or those that a load of consumers passed."""
+        """Return how many messages share the CPU time: stored or read, or those that a load of consumers passed."""
         return self.messages or self.passed
 
     @classmethod

@@ -1,7 +1,7 @@
 """ByteStream over a socket, for clients under trio.
 
-It asks the socket itself, because trio's streams pass several coroutines for each read. One task reads, and the writes of a turn leave together by
-`aio.call_soon`; a second task waits for room once a socket had none.
+It asks the socket itself, because trio's streams pass several coroutines for each read. One task reads, and the writes
+of a turn leave together by `aio.call_soon`; a second task waits for room once a socket had none.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from rocketpy.transport.trio_socket_stream import TrioSocketStream
 
 
 def test_a_reset_before_the_handshake_is_the_end_of_the_stream() -> None:
-    """Fault: The failed send closed the socket, and the read waited for descriptor -1: later waits of the loop failed."""
+    """Fault: The failed send closed the socket, and the read waited for descriptor -1, as did later ones."""
 
     async def main() -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener:
