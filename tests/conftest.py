@@ -45,6 +45,7 @@ ONE_TRY = (
     "interop/test_worker_deaths.py",
     "spark/test_dedup_stream.py",
     "spark/test_exactness.py",
+    "spark/test_java_broker.py",
     "spark_tables/test_rest_catalog.py",
 )
 HERE = Path(__file__).parent

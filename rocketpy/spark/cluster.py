@@ -21,7 +21,7 @@ from rocketpy.client.cluster.lifetime import Lifetime, Open, build_client_id
 from rocketpy.client.cluster.time_search import StoredAt
 from rocketpy.client.options import ClientOptions
 from rocketpy.client.sync import Blocking, blocking
-from rocketpy.errors import BodyInvalid, BrokerError, ConfigError
+from rocketpy.errors import BodyInvalid, BrokerError, ConfigError, RocketError
 from rocketpy.message.message_queue import MessageQueue
 
 from .pulls import Answer, Pulls, PullSettings, Slice
@@ -33,6 +33,7 @@ REQUESTS_AT_ONCE = 64
 TOGETHER_MIN = 16  # queues of a topic on a broker: one answer for all of its queues costs less
 CLUSTERS_MAX = 4  # of one process; the one that was used longest ago is closed
 ROUTE_RETRY_S = 0.5
+END_RETRY_S = 0.005  # the first pause; each next one is twice as long
 RECEIVE_SIZE = 256 << 10  # bytes of one read: answers are large
 
 
@@ -110,6 +111,28 @@ class AsyncCluster:
     async def max_offsets(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, int]:
         found = {queue: bound.max_offset for queue, bound in (await self._bounds_together(queues)).items()}
         return found | await _ask_all(self._brokers.max_offset, set(queues) - found.keys())
+
+    async def wait_for(self, ends: Mapping[MessageQueue, int], wait_s: float) -> dict[MessageQueue, int]:
+        """Wait until each queue ends at its offset or beyond: brokers acknowledge a message before readers see it.
+
+        Args:
+            wait_s: seconds; then return the queues that still end before their offset, with their ends.
+        Raises:
+            RocketError: the last of the requests failed.
+        """
+        deadline, pause_s = trio.current_time() + wait_s, END_RETRY_S
+        while True:
+            try:
+                found = await self.max_offsets(ends)
+                behind = {queue: at for queue, at in found.items() if at < ends[queue]}
+            except RocketError:  # the route of a new topic, too, may come a moment later
+                if trio.current_time() >= deadline:
+                    raise
+            else:
+                if not behind or trio.current_time() >= deadline:
+                    return behind
+            await trio.sleep(pause_s)
+            pause_s = min(2 * pause_s, ROUTE_RETRY_S)
 
     async def _bounds_together(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, Bounds]:
         """Return the bounds of queues that brokers give for a whole topic in one answer, where many of its queues
@@ -217,6 +240,7 @@ class Cluster(Blocking[AsyncCluster]):
     existing = blocking(AsyncCluster.existing)
     bounds = blocking(AsyncCluster.bounds)
     max_offsets = blocking(AsyncCluster.max_offsets)
+    wait_for = blocking(AsyncCluster.wait_for)
     search = blocking(AsyncCluster.search)
     stored = blocking(AsyncCluster.stored)
     committed = blocking(AsyncCluster.committed)

@@ -38,16 +38,33 @@ Target = tuple[str, MessageQueue | None]
 
 @attrs.define
 class Receipt:
-    """The messages that a task has stored in one queue: their number, first and last offset."""
+    """The messages that a task has stored in one queue: their number, first and last offset.
 
-    count: int
-    first_offset: int
-    last_offset: int
+    Attributes:
+        delayed: those of them that brokers keep elsewhere until their time; they have no offsets yet.
+    """
+
+    count: int = 0
+    first_offset: int = -1  # no message has an offset yet
+    last_offset: int = -1
+    delayed: int = 0
 
     def add(self, first: int, count: int) -> None:
-        self.count += count
-        self.first_offset = min(self.first_offset, first)
-        self.last_offset = max(self.last_offset, first + count - 1)
+        self.join(Receipt(count, first, first + count - 1))
+
+    def join(self, other: Receipt) -> None:
+        """Count what another task has stored in the same queue."""
+        if other.last_offset >= 0:
+            firsts = (other.first_offset, self.first_offset)
+            self.first_offset = min(first for first in firsts if first >= 0)
+            self.last_offset = max(self.last_offset, other.last_offset)
+        self.count += other.count
+        self.delayed += other.delayed
+
+    def span(self) -> str:
+        """The offsets for a log line, after a comma; nothing if there are none."""
+        offsets = f", offsets {self.first_offset} to {self.last_offset}" if self.last_offset >= 0 else ""
+        return offsets + (f", {self.delayed} delayed" if self.delayed else "")
 
 
 @attrs.define(eq=False)
@@ -176,8 +193,11 @@ class Transfer:
             await self._send_batch(batch[:middle], queue)
             await self._send_batch(batch[middle:], queue)
             return
-        receipt = self.receipts.setdefault(result.queue, Receipt(0, result.queue_offset, result.queue_offset))
-        receipt.add(result.queue_offset, len(batch))
+        receipt = self.receipts.setdefault(result.queue, Receipt())
+        if isinstance(batch[0], Outgoing) and batch[0].message.is_delayed:  # the offset is of a queue of the schedule
+            receipt.join(Receipt(len(batch), delayed=len(batch)))
+        else:
+            receipt.add(result.queue_offset, len(batch))
 
     async def _attempt(self, batch: list[Outgoing | PlainRow], queue: MessageQueue | None) -> SendResult:
         """Send, and again while that can help. The producer itself goes to other brokers, if any queue will do."""

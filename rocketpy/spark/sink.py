@@ -1,6 +1,7 @@
 """Sink `rocketmq`: DataFrames and streams to topics, at least once.
 
-A message is visible when its broker has acknowledged it. A task or a micro-batch that is repeated sends its messages
+A message is stored when its broker has acknowledged it, and readers see it a moment later; a batch query ends when they
+do. A task or a micro-batch that is repeated sends its messages
 again; nothing can be taken back. SPARK_ID is the same in each repetition if the rows come in the same order.
 """
 
@@ -14,9 +15,11 @@ from typing import Any
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from rocketpy.errors import ConfigError
+from rocketpy.errors import ConfigError, RocketError
 from rocketpy.message.message_queue import MessageQueue
 
+from .cluster import CLUSTERS
+from .connection import MAX_WAIT_S
 from .outgoing import RowReader, SinkOptions, check_schema
 from .sending import SENDERS, Receipt
 from .worker import Origin, prepare_worker, reason_first
@@ -74,21 +77,39 @@ def make_task_writer(schema: Any, options: SinkOptions, *, overwrite: bool) -> T
     return TaskWriter(options, uuid.uuid4().hex)
 
 
-def log_receipts(messages: Sequence[WriterCommitMessage | None], text: str) -> None:
-    """Log for each queue what was stored, with messages of others perhaps in between.
-
-    Args:
-        text: takes a count, a queue, the first and the last offset.
-    """
+def total_receipts(messages: Sequence[WriterCommitMessage | None]) -> dict[MessageQueue, Receipt]:
+    """Return the receipts of all tasks together, by queue."""
     total: dict[MessageQueue, Receipt] = {}
     for message in messages:
         for queue, receipt in message.receipts.items() if isinstance(message, TaskReceipt) else ():
-            known = total.setdefault(queue, Receipt(0, receipt.first_offset, receipt.last_offset))
-            known.add(receipt.first_offset, receipt.count)
-            known.last_offset = max(known.last_offset, receipt.last_offset)
+            total.setdefault(queue, Receipt()).join(receipt)
+    return total
+
+
+def log_receipts(total: dict[MessageQueue, Receipt], text: str, after: str = "") -> None:
+    """Log for each queue what was stored, with messages of others perhaps in between.
+
+    Args:
+        text: takes a count and a queue.
+        after: ends the line.
+    """
     for queue, receipt in sorted(total.items()):
-        numbers = (receipt.count, queue, receipt.first_offset, receipt.last_offset)
-        logger.info(text, *numbers)
+        logger.info(f"{text}%s{after}", receipt.count, queue, receipt.span())
+
+
+def wait_for_readers(options: SinkOptions, total: dict[MessageQueue, Receipt]) -> None:
+    """Wait until readers see what was stored: a query that follows must find all of it. It is stored in any case, so
+    nothing is raised."""
+    ends = {queue: receipt.last_offset + 1 for queue, receipt in total.items() if receipt.count > receipt.delayed}
+    if not ends:
+        return
+    try:
+        behind = CLUSTERS.get(options.client_options()).wait_for(ends, MAX_WAIT_S)
+    except RocketError as error:
+        logger.warning("batch query: all messages are stored; whether readers see them is not known: %s", error)
+        return
+    for queue, at in sorted(behind.items()):
+        logger.warning("batch query: %s is stored up to %d, and readers see it up to %d", queue, ends[queue], at)
 
 
 class TopicWriter(DataSourceArrowWriter):
@@ -101,10 +122,13 @@ class TopicWriter(DataSourceArrowWriter):
         return self.tasks.write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        log_receipts(messages, "batch query: stored %d messages in %s, offsets %d to %d")
+        total = total_receipts(messages)
+        log_receipts(total, "batch query: stored %d messages in %s")
+        wait_for_readers(self.tasks.options, total)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        log_receipts(messages, "batch query failed; %d messages were already stored in %s, offsets %d to %d; they stay")
+        stored = "batch query failed; %d messages were already stored in %s"
+        log_receipts(total_receipts(messages), stored, "; they stay")
 
 
 class TopicStreamWriter(DataSourceStreamArrowWriter):
@@ -117,8 +141,8 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         return self.tasks.write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        log_receipts(messages, f"micro-batch {batchId}: stored %d messages in %s, offsets %d to %d")
+        log_receipts(total_receipts(messages), f"micro-batch {batchId}: stored %d messages in %s")
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        stored = "%d messages were already stored in %s, offsets %d to %d"
-        log_receipts(messages, f"micro-batch {batchId} failed; {stored}; they stay, and the next try stores them again")
+        stored = f"micro-batch {batchId} failed; %d messages were already stored in %s"
+        log_receipts(total_receipts(messages), stored, "; they stay, and the next try stores them again")

@@ -84,7 +84,7 @@ def test_rows_come_back_as_they_were_written(spark: Any, broker: JavaBroker) -> 
         f"{values} AS body", f"array('k', {values}) AS keys", "'t' AS tags", f"map('n', {values}) AS properties"
     )
     where = {"nameServer": broker.namesrv, "topic": "JavaRows"}
-    rows.write.format("rocketmq").mode("append").options(**where).save()
+    rows.write.format("rocketmq").mode("append").options(**where, batchRecords=20).save()
     frame = rocketpy.spark.read(spark, columns="all", **where)
     chosen = ("cast(body AS string) b", "keys", "tags", "properties['n'] n", "msgId", "queueId")
     found = frame.selectExpr(*chosen).collect()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import threading
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
@@ -345,6 +348,67 @@ def test_errors_say_what_to_do(spark: Any, broker: RunningBroker, columns: str, 
         frame.write.format("rocketmq").mode(mode).options(nameServer=broker.namesrv, topic="T").save()
     assert message in str(caught.value)
     assert set(COLUMNS) >= {"body"}
+
+
+def test_a_query_that_follows_a_write_finds_all_its_rows(spark: Any, broker: RunningBroker) -> None:
+    """Fault: a broker acknowledges messages before readers see them, and the next query read 0 of 300 rows."""
+    where = {"nameServer": broker.namesrv, "topic": "AtOnce"}
+
+    def write() -> None:
+        rows = spark.range(40).selectExpr("cast(id as string) as body")
+        rows.write.format("rocketmq").mode("append").options(**where).save()
+
+    write()  # makes the topic
+    store, resumed = broker.workers()["store"], threading.Event()
+
+    def resume() -> None:
+        resumed.set()
+        os.kill(store, signal.SIGCONT)
+
+    later = threading.Timer(3.0, resume)  # a write takes a tenth of it
+    os.kill(store, signal.SIGSTOP)  # the process by which readers see what is stored
+    try:
+        later.start()
+        write()
+        assert resumed.is_set()
+    finally:
+        later.join()
+    assert rocketpy.spark.read(spark, **where).count() == 80
+
+
+def test_a_write_waits_for_no_delayed_messages(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A broker keeps them in queues of its schedule: the offsets that it returns are not of their topic."""
+    from rocketpy.spark import sink
+    from rocketpy.spark.sink import Receipt, TaskReceipt, TaskWriter, TopicWriter
+
+    asked: list[dict[MessageQueue, int]] = []
+
+    class Cluster:
+        def wait_for(self, ends: dict[MessageQueue, int], wait_s: float) -> dict[MessageQueue, int]:
+            asked.append(ends)
+            return {queue: end - 1 for queue, end in ends.items()}
+
+    monkeypatch.setattr(sink, "CLUSTERS", {options().client_options(): Cluster()})
+    queue, other = MessageQueue("T", "a", 1), MessageQueue("T", "a", 2)
+    writer = TopicWriter(TaskWriter(options(), "run"))
+    with caplog.at_level("INFO", logger="rocketpy.spark.sink"):
+        writer.commit([TaskReceipt({queue: Receipt(3, delayed=3)}), None])
+        assert asked == []
+        writer.commit(
+            [
+                TaskReceipt({queue: Receipt(3, delayed=3)}),
+                TaskReceipt({queue: Receipt(2, 5, 6), other: Receipt(1, 0, 0)}),
+            ]
+        )
+    assert asked == [{queue: 7, other: 1}]
+    assert caplog.messages[:3] == [
+        f"batch query: stored 3 messages in {queue}, 3 delayed",
+        f"batch query: stored 5 messages in {queue}, offsets 5 to 6, 3 delayed",
+        f"batch query: stored 1 messages in {other}, offsets 0 to 0",
+    ]
+    assert caplog.messages[3] == f"batch query: {queue} is stored up to 7, and readers see it up to 6"
 
 
 def test_the_log_of_a_failed_query_says_what_stays(caplog: pytest.LogCaptureFixture) -> None:
