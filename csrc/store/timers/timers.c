@@ -123,7 +123,7 @@ enum {
     GIVE_PER_STEP = 1024,
     WAKE_EVERY = 64, /* timers given away; each may have waited for the disk */
     POLL_ACTIVE_MS = 4,     /* while timers come or are under way; how late one of a few ms may be */
-    POLL_IDLE_MS = 50,
+    POLL_IDLE_MS = 200,     /* how late one of less may be after ACTIVE_MS without any; an idle broker rests */
     ACTIVE_MS = 5000,
     HOUSEKEEPING_MS = 1000,
     QUEUE_FILES_MAX = 4,
