@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
+from rocketpy.codes import RequestCode
 from rocketpy.config import BrokerSettings
 from rocketpy.errors import RequestRefused
 from rocketpy.faults import Faults
 from rocketpy.remoting.abc import Channel, Processor
 from rocketpy.remoting.admin_guard import ADMIN_CODES
 from rocketpy.remoting.bodies.broker import HaStatus
+from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fast_path import FastPath, PullRequest, SendRequest, Traffic
 from rocketpy.remoting.limits import PoolLoad, TableSize
 from rocketpy.transport.duties import Duty, as_duty, as_work, run_duty
@@ -176,7 +178,7 @@ class BrokerController:
 
     def _make_processors(self) -> list[TableProcessor]:
         services = self.services
-        clients = ClientManageProcessor(services)
+        clients = self._client_manage = ClientManageProcessor(services)
         self._client_limits = (clients.groups_limit, clients.topics_limit)
         return [
             UnreadableProcessor(),
@@ -206,6 +208,10 @@ class BrokerController:
         if awaits_slaves:
             found |= {code: FollowedProcessor(found[code], self.services.followers) for code in CHANGES}
         return {code: GuardedProcessor(each, guard) if code in ADMIN_CODES else each for code, each in found.items()}
+
+    def at_once(self) -> Mapping[int, Callable[[RemotingCommand, Channel], RemotingCommand | None]]:
+        """By request code: requests that need no processor if they change nothing."""
+        return {RequestCode.HEART_BEAT: self._client_manage.renew}
 
     def table_sizes(self) -> list[TableSize]:
         """Sizes of the tables that clients can fill, for metrics."""

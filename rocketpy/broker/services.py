@@ -23,6 +23,7 @@ from .managers.consumer_filter import ConsumerFilterManager
 from .managers.consumer_offset import ConsumerOffsetManager
 from .managers.producer import ProducerManager
 from .managers.rebalance_lock import RebalanceLockManager
+from .managers.repeated_heartbeats import RepeatedHeartbeats
 from .managers.subscription_group import SubscriptionGroupManager
 from .managers.table_followers import TableFollowers
 from .managers.topic_config import TopicConfigManager
@@ -72,6 +73,7 @@ class BrokerServices:
     access: AccessControl | None = None  # None: every request is allowed
     accounts: AccountsKeeper | None = None  # with access control
     followers: TableFollowers = attrs.field(init=False)
+    repeated_heartbeats: RepeatedHeartbeats = attrs.field(init=False)
 
     @followers.default
     def _followers(self) -> TableFollowers:
@@ -80,6 +82,10 @@ class BrokerServices:
             RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: lambda: self.groups.data_version,
         }
         return TableFollowers(versions, parse_networks(self.settings.store.ha_addresses))
+
+    @repeated_heartbeats.default
+    def _repeated_heartbeats(self) -> RepeatedHeartbeats:
+        return RepeatedHeartbeats(self.consumers, self.producers, self.groups, self.topics, self.clock)
 
     def tell_broker_changed(self) -> None:
         """Send the settings that can change at run time to the send and pull workers."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from math import inf
 
 import attrs
 import trio
@@ -21,6 +22,7 @@ from .worker_messages import WorkerMessage, encode_reply
 OPAQUE_MAX = 0x7FFFFFFF
 CALLS_MAX = 4096
 CALLS_PER_CONNECTION_MAX = 64
+UNHURRIED_NS = 5_000_000  # how late a response may be for which nobody waits, as that to a heartbeat
 assert UNASKED_MAX >= 2 * CALLS_PER_CONNECTION_MAX
 
 
@@ -51,32 +53,52 @@ class Gateway:
     """Opaque of our requests. It does not begin where the previous manager began, so that a late response to it matches
     no call of ours."""
     _to_close: set[int] = attrs.field(init=False, factory=set)
+    _due_ns: int = attrs.field(init=False, default=0)  # of a response that was written without a wake-up; 0: none
 
     def write(self, connection: int, command: RemotingCommand) -> None:
         if command.is_response:
-            frame, fault = command.encode_response()
-            if fault is not None:
-                self.faults.report("a response", fault)
-            if not self._put(connection, frame):
-                self.close(connection)
+            self._respond(connection, command)
             return
         try:
             self._put(connection, command.encode())
         except Exception as exc:
             self.faults.report(f"push of {command.name}", exc)
 
+    def write_unhurried(self, connection: int, response: RemotingCommand, now_ns: int) -> None:
+        """Write a response that waits for others, at most UNHURRIED_NS: `flush` wakes the selector then."""
+        self._respond(connection, response, is_unhurried=True)
+        self._due_ns = self._due_ns or now_ns + UNHURRIED_NS
+
+    def rest_s(self, now_ns: int) -> float:
+        """Return the time until `flush` has to be called, in seconds."""
+        return max(0, self._due_ns - now_ns) / 1e9 if self._due_ns else inf
+
+    def _respond(self, connection: int, response: RemotingCommand, *, is_unhurried: bool = False) -> None:
+        frame, fault = response.encode_response()
+        if fault is not None:
+            self.faults.report("a response", fault)
+        if not self._put(connection, frame, is_unhurried=is_unhurried):
+            self.close(connection)
+
+    def wake(self) -> None:
+        """Wake the selectors for all that was written."""
+        self._due_ns = 0
+        for outbox in self.outboxes:
+            if outbox.has_unhurried:
+                outbox.wake()
+
     def is_writable(self, connection: int) -> bool:
         """Return True if nothing waits for room in the ring to its selector."""
         outbox = self._outbox(connection)
         return outbox is None or not outbox.backlog_bytes
 
-    def _put(self, connection: int, frame: bytes) -> bool:
+    def _put(self, connection: int, frame: bytes, *, is_unhurried: bool = False) -> bool:
         """Returns False if the backlog of its selector is full. Frames for connections that are being closed are
         dropped."""
         outbox = self._outbox(connection)
         if outbox is None or connection in self._to_close:
             return True
-        return outbox.put(WorkerMessage.REPLY, encode_reply(connection, frame))
+        return outbox.put(WorkerMessage.REPLY, encode_reply(connection, frame), is_unhurried=is_unhurried)
 
     def close(self, connection: int) -> None:
         """Close the connection after everything written before has been sent."""
@@ -136,7 +158,9 @@ class Gateway:
         for call in self._calls.pop(connection, {}).values():
             call.answered.set()
 
-    def flush(self) -> None:
+    def flush(self, now_ns: int) -> None:
+        if self._due_ns and now_ns >= self._due_ns:
+            self.wake()
         for outbox in self.outboxes:
             outbox.flush()
         waiting, self._to_close = self._to_close, set()

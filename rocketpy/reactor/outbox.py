@@ -23,19 +23,27 @@ class Outbox:
     bytes_max: int = 8 * 1024 * 1024
     _backlog: deque[tuple[int, bytes] | Iterator[tuple[int, bytes]]] = attrs.field(init=False, factory=deque)
     backlog_bytes: int = attrs.field(init=False, default=0)
+    has_unhurried: bool = attrs.field(init=False, default=False)
+    """Only unhurried messages were written since the consumer was woken."""
 
-    def put(self, kind: int, message: bytes, *, always: bool = False) -> bool:
+    def put(self, kind: int, message: bytes, *, always: bool = False, is_unhurried: bool = False) -> bool:
         """Write the message to the ring and wake the consumer, or append it to the backlog. Returns False if that is
         full.
 
-        `always` ignores the bound. It is for messages whose number is bounded otherwise, such as table entries.
+        Args:
+            always: ignores the bound. For messages whose number is bounded otherwise, such as table entries.
+            is_unhurried: do not wake the consumer; the next message does, or `wake`. A wake-up costs both processes
+                more than to write and to read a small message.
 
         Raises: LocalProtocolError: the message is larger than the limit of a ring.
         """
         if len(message) > MESSAGE_MAX:
             raise too_large(kind, len(message))
         if not self._backlog and self.writer.write(kind, message):
-            self.writer.finish_batch()
+            if is_unhurried:
+                self.has_unhurried = True
+            else:
+                self.wake()
             return True
         if not always and self.backlog_bytes and self.backlog_bytes + len(message) > self.bytes_max:
             return False  # a single message is always accepted: a large reply does not mean that the consumer is slow
@@ -51,6 +59,8 @@ class Outbox:
     def flush(self) -> bool:
         """Write as much of the backlog as fits into the ring, and wake the consumer. Called once per batch. Returns
         True if a step of `put_all` has ended before the ring was full: call again soon."""
+        if self.has_unhurried and not self._backlog and not self.writer.has_unsent():
+            return False
         made = 0
         while self._backlog and made < RECORDS_PER_FLUSH:
             entry = self._backlog[0]
@@ -67,8 +77,13 @@ class Outbox:
             else:
                 self._backlog.appendleft(message)
                 self.backlog_bytes += len(message[1])
-        self.writer.finish_batch()
+        self.wake()
         return made == RECORDS_PER_FLUSH
+
+    def wake(self) -> None:
+        """Wake the consumer if something was written."""
+        self.has_unhurried = False
+        self.writer.finish_batch()
 
     def is_empty(self) -> bool:
         return not self._backlog and not self.writer.has_unsent()

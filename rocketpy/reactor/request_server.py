@@ -123,6 +123,7 @@ class _Job:
     connection: _Connection
     received_ns: int
     size: int  # bytes that it counts while it waits
+    is_allowed: bool = False  # access control has seen it
     rest: Rest | None = None  # what is left of it when it has been prepared
 
     @property
@@ -144,6 +145,9 @@ class Handlers:
     """SETTINGS: what the manager tells a query worker."""
     access: AccessGuard | None = None
     """Asked before a request is served; None: all are allowed."""
+    at_once: Mapping[int, Callable[[RemotingCommand, Channel], RemotingCommand | None]] = attrs.field(factory=dict)
+    """By request code: serves a request without a task, or returns None to have it served by its processor. It takes
+    no longer than to put a request into a queue, and the response may wait for others (Gateway.write_unhurried)."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -165,6 +169,7 @@ class RequestServer:
     _connections: dict[int, _Connection] = attrs.field(init=False, factory=dict)
     _queues: dict[str, PoolQueue[_Job]] = attrs.field(init=False, factory=dict)
     _in_service: int = attrs.field(init=False, default=0)
+    _at_once: int = attrs.field(init=False, default=0)  # requests that were served without a task
     _refused: Faults = attrs.field(init=False, factory=lambda: Faults(name="refused"))  # errors of clients
     _nursery: trio.Nursery | None = attrs.field(init=False, default=None)
     _turned_ns: int = attrs.field(init=False, default=0)
@@ -179,6 +184,7 @@ class RequestServer:
                 for _ in range(pool.tasks):
                     nursery.start_soon(self._serve_pool, queue)
             await self._pump()
+            self.gateway.wake()
             for queue in self._queues.values():
                 queue.close()
 
@@ -205,13 +211,17 @@ class RequestServer:
             if all(reader.is_empty() for reader in self.inputs):
                 now_s = trio.current_time()
                 # A whole second: duties of this loop wake up then (transport/duties.py).
-                with trio.move_on_at(now_s + STOP_TURN_S if self.block.stop else now_s + TURN_S - now_s % 1.0):
+                rest_s = STOP_TURN_S if self.block.stop else TURN_S - now_s % 1.0
+                with trio.move_on_at(now_s + min(rest_s, self.gateway.rest_s(self.now_ns()))):
                     await trio.lowlevel.wait_readable(self.block.doorbell)
+            else:
+                await trio.lowlevel.checkpoint()
             self.block.awake()
 
     def turn(self) -> bool:
-        """Read a batch from every ring, and write out backlogs. Returns False if there was nothing to do."""
-        moved = False
+        """Read a batch from every ring, and write out backlogs. Returns False if no task has got work, and there is
+        nothing to continue."""
+        taken, at_once = 0, self._at_once
         now_ns = self.now_ns()
         if now_ns - self._turned_ns > AWAY_NS:
             self._there_since_ns = now_ns
@@ -221,7 +231,7 @@ class RequestServer:
                 found = reader.look()
                 if found is None:
                     break
-                moved = True
+                taken += 1
                 kind, record = found
                 if kind not in DONE_AT_ONCE:
                     reader.release()
@@ -234,10 +244,10 @@ class RequestServer:
                     reader.release()
                 if self.now_ns() - now_ns > BATCH_NS:
                     break
-        moved = self.gateway.deaths.turn(self._drop_connections) or moved
+        moved = self.gateway.deaths.turn(self._drop_connections) or taken > self._at_once - at_once
         self.block.serve(0)
         serving.set(None)
-        self.gateway.flush()
+        self.gateway.flush(now_ns)
         if (fast_path := self.handlers.fast_path) is not None and fast_path.turn():
             moved = True
         self.block.beat(self.now_ns())
@@ -357,7 +367,34 @@ class RequestServer:
         if self.handlers.access is not None:
             self.handlers.access.distrust(origin.peer.host)
 
+    def _served_at_once(self, job: _Job) -> bool:
+        """Serve a request whose connection has no other one in service, if that takes no task. The others wait for
+        their turn."""
+        serve, access, channel = (
+            self.handlers.at_once.get(job.request.code),
+            self.handlers.access,
+            job.connection.channel,
+        )
+        if serve is None or job.connection.in_service or job.connection.is_closed:
+            return False
+        try:
+            if access is not None:
+                if access.is_long(job.request):
+                    return False
+                access.check(job.request, channel.peer.host)
+                job.is_allowed = True
+            response = serve(job.request, channel)
+            if response is not None and not job.request.is_oneway:
+                self.gateway.write_unhurried(channel.connection, response.answering(job.request), self._turned_ns)
+            self._at_once += response is not None
+        except Exception as exc:
+            self._fail(job.request, channel.push, exc)
+            return True
+        return response is not None
+
     def _submit(self, job: _Job) -> None:
+        if self._served_at_once(job):
+            return
         queue = self._queues[self.pools.pool_for(job.request.code).name]
         if not queue.put(job):
             self.block.add(lib.RP_COUNT_BUSY)
@@ -404,7 +441,7 @@ class RequestServer:
             self._answer(job, RemotingCommand.response(ResponseCode.SYSTEM_BUSY, too_old(waited_ms, len(queue))))
             return None
         access = self.handlers.access
-        if access is not None and job.rest is None:
+        if access is not None and job.rest is None and not job.is_allowed:
             if not access.is_long(request):
                 access.check(request, channel.peer.host)
             elif queue.pool.tasks == 1 and request.code in self.handlers.processors:

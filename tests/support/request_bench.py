@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
 
 import attrs
 import trio
@@ -89,7 +90,13 @@ class Bench:
     """Its one entry is the time."""
 
     @classmethod
-    def open(cls, pools: tuple[Pool, ...], processors: dict[int, Handler], reply_bytes: int = 65536) -> Bench:
+    def open(
+        cls,
+        pools: tuple[Pool, ...],
+        processors: dict[int, Handler],
+        reply_bytes: int = 65536,
+        **handlers: Any,
+    ) -> Bench:
         blocks = [WorkerBlock(name, index) for index, name in enumerate(("decoder", "manager", "selector"))]
         requests, replies = Ring(1 << 20, blocks[0], blocks[1]), Ring(reply_bytes, blocks[1], blocks[2])
         slow_path = SlowPathLog()
@@ -100,7 +107,9 @@ class Bench:
             gateway=Gateway([Outbox(RingWriter(replies), bytes_max=20_000)]),
             pools=PoolTable(pools, default=pools[0].name),
             handlers=Handlers(
-                processors={code: Call(handler) for code, handler in processors.items()}, slow_path=slow_path
+                processors={code: Call(handler) for code, handler in processors.items()},
+                slow_path=slow_path,
+                **handlers,
             ),
             now_ns=lambda: clock[0],
         )

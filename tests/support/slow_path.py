@@ -168,8 +168,10 @@ class SlowPathRig:
         data = body if body is None or isinstance(body, bytes) else fastjson.dumps(body)
         request = RemotingCommand(code=code, ext_fields=ext_fields, body=data, version=version, language=language)
         try:
-            response = await self.processors[code].process(request, channel or self.channel)
-            response = await finished(response)
+            at_once = self.broker.at_once().get(code, lambda request, channel: None)
+            response = at_once(request, channel or self.channel)
+            if response is None:
+                response = await finished(await self.processors[code].process(request, channel or self.channel))
         except RocketError as exc:
             return RemotingCommand.response(exc.response_code, str(exc))
         assert response is not None

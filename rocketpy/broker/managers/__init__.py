@@ -3,6 +3,7 @@
 topic_config, subscription_group, consumer_offset       topics, groups, committed offsets, each with its file
 topics_position                         up to which log position the table of topics knows all of them
 consumer, producer, client_channel      the clients that are online; client_journal keeps them for the next manager
+repeated_heartbeats                     heartbeats that change only the times of a client
 subscription_views, notify              whether a group's members subscribe alike; telling them of changes
 consumer_filter, filter_compiler        SQL92 subscriptions and their filter bits; their programs
 rebalance_lock                          locks of queues that are consumed in order

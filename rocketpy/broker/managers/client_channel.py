@@ -15,9 +15,9 @@ from rocketpy.remoting.abc import Channel
 CHANNEL_EXPIRED_MS = 120_000  # four missed heartbeats
 
 
-@attrs.frozen
+@attrs.define
 class ClientChannelInfo:
-    """A client as described by its heartbeat, and the channel to it."""
+    """A client as described by its heartbeat, and the channel to it. Only the times change, and `registered`."""
 
     channel: Channel = attrs.field(eq=False)
     client_id: str
@@ -26,6 +26,7 @@ class ClientChannelInfo:
     seen_ms: int  # monotonic, for the sweep
     last_update_timestamp_ms: int  # wall clock, for people
     access_key: str = ""  # of the account that has signed the heartbeat; empty without access control
+    registered: object = attrs.field(eq=False, init=False, default=None)  # of repeated_heartbeats.py
 
     @property
     def connection(self) -> int:

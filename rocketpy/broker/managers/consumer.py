@@ -49,6 +49,7 @@ class ConsumerGroupInfo:
     subscriptions: dict[str, SubscriptionData] = attrs.field(init=False, factory=dict)
     views: SubscriptionViews = attrs.field(init=False, factory=SubscriptionViews)
     is_differing: bool = attrs.field(init=False, default=False)  # its members subscribe differently; reported
+    revision: int = attrs.field(init=False, default=0)  # of `description`
     _connection_of: dict[str, int] = attrs.field(init=False, factory=dict)  # by client id: a group may have 50 000
 
     @property
@@ -155,6 +156,7 @@ class ConsumerManager:
         entry.views.heard(info.connection, consume_type, message_model, subscriptions)
         self._compare(entry)
         if is_new or entry.description != before:
+            entry.revision += 1
             self.on_group(entry)
         if known is None or known.client_id != info.client_id:
             self.changes.add(info.connection)
@@ -297,6 +299,13 @@ class ConsumerManager:
             if (entry := self._groups.get(name)) is not None and connection in entry.channels
         }
         return list(infos), next(iter(infos.values()), None)
+
+    def client_on(self, connection: int) -> ClientChannelInfo | None:
+        """The client of the connection, if it is a member of the first group that it has entered."""
+        for name in self._connections.get(connection, ()):
+            entry = self._groups.get(name)
+            return None if entry is None else entry.channels.get(connection)
+        return None
 
     def is_member(self, group: str, connection: int) -> bool:
         entry = self._groups.get(group)

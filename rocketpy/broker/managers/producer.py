@@ -30,7 +30,7 @@ class ProducerManager:
         the connection with the last heartbeat the last one. Heartbeats with the client id of another account are not
         refused: a stranger could so shut out clients, by using their ids before them."""
         self._connections: dict[int, set[str]] = {}  # connection -> its groups
-        self._channels: dict[int, Channel] = {}
+        self._infos: dict[int, ClientChannelInfo] = {}  # connection -> its client by the last heartbeat
         self._next_channel = 0
         self.changes = ClientChanges()
 
@@ -49,9 +49,15 @@ class ProducerManager:
         connections = self._clients.setdefault(info.client_id, {}).setdefault(info.access_key, {})
         connections[info.connection] = connections.pop(info.connection, 0) + is_other
         self._connections.setdefault(info.connection, set()).add(group)
-        self._channels[info.connection] = info.channel
+        self._infos[info.connection] = info
         table[info.connection] = info
         return is_other
+
+    def renew(self, info: ClientChannelInfo) -> None:
+        """A heartbeat came that changes nothing: for `find_channel` it is the last one of its client id."""
+        connections = self._clients.get(info.client_id, {}).get(info.access_key, {})
+        if info.connection in connections:
+            connections[info.connection] = connections.pop(info.connection)
 
     def unregister(self, group: str, connection: int) -> None:
         self._remove(group, connection)
@@ -101,12 +107,19 @@ class ProducerManager:
         names = sorted(self._connections.get(connection, ()))
         return names, self._groups[names[0]][connection] if names else None
 
+    def client_on(self, connection: int) -> ClientChannelInfo | None:
+        return self._infos.get(connection)
+
+    def is_member(self, group: str, info: ClientChannelInfo) -> bool:
+        """Whether this very entry is the group's of its connection."""
+        return self._groups.get(group, {}).get(info.connection) is info
+
     def find_channel(self, client_id: str) -> Channel | None:
         """The connection of this client that sent the last heartbeat: one without an end, which the client has left,
         sends none. Slots of connections are used again, so their numbers say nothing. With access control a client id
         belongs to the account that used it first, until the last of its connections is closed."""
         accounts = self._clients.get(client_id)
-        return self._channels[next(reversed(next(iter(accounts.values()))))] if accounts else None
+        return self._infos[next(reversed(next(iter(accounts.values()))))].channel if accounts else None
 
     def available_channel(
         self, group: str, may_ask: Callable[[ClientChannelInfo], bool] | None = None
@@ -159,4 +172,4 @@ class ProducerManager:
         groups.discard(group)
         if not groups:
             self._connections.pop(connection, None)
-            self._channels.pop(connection, None)
+            self._infos.pop(connection, None)

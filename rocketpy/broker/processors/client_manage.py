@@ -66,6 +66,14 @@ class ClientManageProcessor(TableProcessor):
         )
         self.topics_limit = Limit("topics of one group", "groupTopicsMax", lambda: settings.rocketpy.group_topics_max)
 
+    def renew(self, request: RemotingCommand, channel: Channel) -> RemotingCommand | None:
+        """Serve a heartbeat that says what the last one said, without a task (reactor/request_server.py). Returns None
+        for any other."""
+        services = self._services
+        access_key = "" if services.access is None else services.access.signer(request)
+        is_renewed = services.repeated_heartbeats.renew(request, channel.connection, access_key)
+        return RemotingCommand.response() if is_renewed else None
+
     async def _heart_beat(
         self, request: RemotingCommand, channel: Channel, compiled: Mapping[str, Compiled] | None = None
     ) -> Response:
@@ -90,6 +98,7 @@ class ClientManageProcessor(TableProcessor):
         )
         try:
             await self._register(heartbeat, info)
+            services.repeated_heartbeats.remember(request, heartbeat, info)
         finally:
             do_each(lambda changes: changes.tell(), (services.consumers.changes, services.producers.changes))
         await services.groups.file.save()

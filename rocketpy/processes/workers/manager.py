@@ -169,6 +169,7 @@ class ManagerMain(RequestServerMain):
                         slow_path=controller,
                         fast_path=fast_path,
                         access=controller.services.access,
+                        at_once={} if inherited.settings.rocketpy.request_log_sample else controller.at_once(),
                     ),
                 )
                 async with trio.open_nursery() as nursery:

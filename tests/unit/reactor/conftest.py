@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -33,7 +33,7 @@ def open_bench() -> Iterator[Callable[..., Bench]]:
 
     benches: list[Bench] = []
 
-    def make(processors: dict[int, Handler], pools: tuple[Pool, ...] = (), **more: int) -> Bench:
+    def make(processors: dict[int, Handler], pools: tuple[Pool, ...] = (), **more: Any) -> Bench:
         benches.append(Bench.open(pools or (Pool(name="all", tasks=1, queue_max=100),), processors, **more))
         return benches[-1]
 

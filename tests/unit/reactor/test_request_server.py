@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
+import attrs
 import pytest
 import trio
 import trio.testing
@@ -13,6 +15,7 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 from rocketpy.errors import RequestRefused
 from rocketpy.native.core import lib
 from rocketpy.reactor import worker_messages
+from rocketpy.reactor.channel import UNHURRIED_NS
 from rocketpy.reactor.pools import Pool
 from rocketpy.reactor.request_server import AWAY_NS
 from rocketpy.reactor.ring import STOP_LEAVE
@@ -23,7 +26,7 @@ from rocketpy.remoting.fast_path import PullRequest, SendRequest, Traffic
 from rocketpy.remoting.frame import SerializeType
 from rocketpy.remoting.limits import PoolLoad
 from tests.support import ring_messages
-from tests.support.request_bench import CONNECTION, Bench, Handler, complete
+from tests.support.request_bench import CONNECTION, OTHER, Bench, Handler, complete
 
 
 async def ok(request: RemotingCommand, channel: Channel) -> RemotingCommand:
@@ -219,6 +222,114 @@ def test_closed_is_told_after_the_last_request_is_served(open_bench: Callable[..
         gate.set()
         await complete()
         assert bench.slow_path.told[1:] == ["registered", "registered", CONNECTION]
+
+    bench.run(scene)
+
+
+def test_a_request_is_served_at_once_if_its_connection_has_no_other_in_service(
+    open_bench: Callable[..., Bench],
+) -> None:
+    gate, served = trio.Event(), []
+
+    def at_once(request: RemotingCommand, channel: Channel) -> RemotingCommand | None:
+        served.append(request.opaque)
+        if request.opaque == 8:
+            raise RequestRefused(17, "no")
+        return None if request.opaque == 1 else RemotingCommand.response(0, "at once")
+
+    async def wait(request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        await gate.wait()
+        return RemotingCommand.response(0, "by a task")
+
+    bench = open_bench({34: wait}, at_once={34: at_once})
+
+    async def scene() -> None:
+        for opaque in (0, 1, 2):
+            bench.request(34, opaque)
+        bench.request(34, 3, oneway=True, connection=OTHER)
+        bench.request(34, 4, connection=OTHER)
+        await complete()
+        assert [(one.opaque, one.remark) for one in bench.commands()] == [(0, "at once"), (4, "at once")]
+        gate.set()
+        await complete()
+        assert [(one.opaque, one.remark) for one in bench.commands()] == [(1, "by a task"), (2, "by a task")]
+        bench.request(34, 8)
+        await complete()
+        assert [(one.code, one.remark) for one in bench.commands()] == [(17, "no")]
+        assert served == [0, 1, 3, 4, 8]
+
+    bench.run(scene)
+
+
+def test_responses_at_once_wake_the_selector_together(open_bench: Callable[..., Bench]) -> None:
+    """A wake-up costs both processes more than the response; heartbeats of many clients come all the time."""
+    bench = open_bench({1: ok}, at_once={34: lambda request, channel: RemotingCommand.response(0)})
+    selector = bench.blocks[2]
+
+    def is_woken() -> bool:
+        try:
+            os.eventfd_read(selector.doorbell)
+        except BlockingIOError:
+            return False
+        selector.prepare_sleep()
+        return True
+
+    async def scene() -> None:
+        selector.prepare_sleep()
+        for opaque in range(3):
+            bench.request(34, opaque)
+            await complete()
+            assert not is_woken()
+        assert [one.opaque for one in bench.commands()] == [0, 1, 2]
+        bench.clock[0] += UNHURRIED_NS
+        await trio.lowlevel.wait_readable(selector.doorbell)  # the server wakes up by itself
+        assert is_woken()
+        bench.request(34, 3)
+        bench.request(1, 4)  # its response wakes the selector for both
+        await complete()
+        assert is_woken() and [one.opaque for one in bench.commands()] == [3, 4]
+        bench.request(34, 5)
+        await complete()
+
+    bench.run(scene)
+    assert is_woken()  # what is left when the server stops
+
+
+@attrs.define
+class Guard:
+    """Refuses the requests of code 3 and counts all."""
+
+    seen: list[int] = attrs.field(factory=list)
+
+    def check(self, request: RemotingCommand, host: str) -> None:
+        self.seen.append(request.opaque)
+        if request.opaque == 3:
+            raise RequestRefused(16, "no account")
+
+    def is_long(self, request: RemotingCommand) -> bool:
+        return request.opaque == 4
+
+    async def check_long(self, request: RemotingCommand, host: str) -> None:
+        self.seen.append(-request.opaque)
+
+
+def test_access_control_sees_each_request_once_also_one_that_is_not_served_at_once(
+    open_bench: Callable[..., Bench],
+) -> None:
+    guard, served = Guard(), []
+
+    def at_once(request: RemotingCommand, channel: Channel) -> RemotingCommand | None:
+        served.append(request.opaque)
+        return None if request.opaque == 2 else RemotingCommand.response(0)
+
+    bench = open_bench({34: ok}, at_once={34: at_once}, access=guard)
+
+    async def scene() -> None:
+        for opaque in (1, 2, 3, 4):
+            bench.request(34, opaque)
+            await complete()
+        assert {one.opaque: one.code for one in bench.commands()} == {1: 0, 2: 0, 3: 16, 4: 0}
+        assert guard.seen == [1, 2, 3, -4] and served == [1, 2]
 
     bench.run(scene)
 

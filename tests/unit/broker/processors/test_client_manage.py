@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from inspect import isawaitable
 from pathlib import Path
 
+import attrs
 import pytest
 import trio
 
 from rocketpy.broker.managers import filter_compiler
+from rocketpy.broker.processors import client_manage
+from rocketpy.codes import LanguageCode
+from rocketpy.remoting.bodies.client import HeartbeatData
+from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
 from rocketpy.remoting.command import RemotingCommand
-from tests.support.slow_path import SlowPathRig
+from tests.support.slow_path import FakeChannel, SlowPathRig
 
 
 def test_a_heartbeat_makes_group_and_retry_topic_and_both_are_on_the_disk(tmp_path: Path) -> None:
@@ -22,6 +29,92 @@ def test_a_heartbeat_makes_group_and_retry_topic_and_both_are_on_the_disk(tmp_pa
     assert retry is not None and (retry.write_queue_nums, retry.perm) == (1, 6)
     assert '"%RETRY%G"' in (tmp_path / "config" / "topics.json").read_text()
     assert '"G"' in (tmp_path / "config" / "subscriptionGroup.json").read_text()
+    assert rig.services.producers.find_channel("a") is rig.channel
+
+
+Change = Callable[[SlowPathRig], Awaitable[object] | None]
+"""Something that happens between two heartbeats of a client."""
+
+
+async def nothing(rig: SlowPathRig) -> None: ...
+
+
+async def other_subscriptions(rig: SlowPathRig) -> object:
+    return await rig.heartbeat("b", group="G", topics={"T": "*", "U": "*"}, channel=FakeChannel(2))
+
+
+async def same_subscriptions(rig: SlowPathRig) -> object:
+    return await rig.heartbeat("b", group="G", topics={"T": "*"}, channel=FakeChannel(2))
+
+
+@pytest.mark.parametrize(
+    ("change", "is_repeated"),
+    [
+        (nothing, True),
+        (same_subscriptions, True),
+        (other_subscriptions, False),
+        (lambda rig: rig.services.groups.delete("G"), False),
+        (lambda rig: rig.services.topics.delete("%RETRY%G"), False),
+        (lambda rig: rig.services.consumers.unregister("G", 1), False),
+        (lambda rig: rig.services.producers.unregister("P", 1), False),
+        (lambda rig: rig.services.consumers.connection_lost(1), False),
+        (lambda rig: rig.services.groups.update(SubscriptionGroupConfig(group_name="G")), False),
+    ],
+)
+def test_a_heartbeat_that_repeats_the_last_one_only_renews_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Change, is_repeated: bool
+) -> None:
+    """Whatever was taken away since, the heartbeat makes again."""
+    rig, read = SlowPathRig(tmp_path), []
+
+    async def read_body(kind: type[HeartbeatData], data: bytes | None) -> HeartbeatData:
+        read.append(data)
+        return kind.decode_request(data)
+
+    monkeypatch.setattr(client_manage, "read_body", read_body)
+
+    async def heartbeat() -> int:
+        return (await rig.heartbeat("a", group="G", topics={"T": "*"}, producer="P")).code
+
+    async def scene() -> None:
+        assert await heartbeat() == 0
+        changed = change(rig)
+        if isawaitable(changed):
+            await changed
+        read.clear()
+        rig.clock.advance(30_000)
+        assert await heartbeat() == 0
+
+    trio.run(scene)
+    assert len(read) == (not is_repeated)
+    services, now_ms = rig.services, rig.clock.monotonic_ms()
+    entry = services.consumers.group("G")
+    assert entry is not None and entry.subscriptions.keys() == {"T"}
+    assert [entry.channels[1].seen_ms, services.producers.members("P")[0].seen_ms] == [now_ms, now_ms]
+    assert services.groups.select("G") is not None and services.topics.select("%RETRY%G") is not None
+
+
+@pytest.mark.parametrize("field", ["version", "language", "body", "account"])
+def test_a_heartbeat_that_says_anything_else_is_no_repeated_one(tmp_path: Path, field: str) -> None:
+    rig = SlowPathRig(tmp_path)
+    body = b'{"clientID": "a", "producerDataSet": [{"groupName": "P"}]}'
+    request = RemotingCommand(code=34, body=body, version=409, language=LanguageCode.JAVA)
+    trio.run(rig.processors[34].process, request, rig.channel)
+    repeated = rig.services.repeated_heartbeats
+    assert repeated.renew(request, 1, "") and not repeated.renew(request, 2, "")
+    others = {"version": 410, "language": LanguageCode.GO, "body": body + b" "}
+    other = request if field == "account" else attrs.evolve(request, **{field: others[field]})
+    assert not repeated.renew(other, 1, "mallory" if field == "account" else "")
+
+
+def test_of_two_connections_of_a_client_the_one_with_the_last_heartbeat_is_used(tmp_path: Path) -> None:
+    rig, second = SlowPathRig(tmp_path), FakeChannel(2)
+
+    async def scene() -> None:
+        for channel in (rig.channel, second, rig.channel):  # the third repeats the first
+            await rig.heartbeat("a", producer="P", channel=channel)
+
+    trio.run(scene)
     assert rig.services.producers.find_channel("a") is rig.channel
 
 
