@@ -131,6 +131,12 @@ class Crowd:
                 self._beat(client)
             self.run(0.05)
 
+    def wait_answers(self) -> None:
+        """Wait for an answer to each first heartbeat: to enter a client takes longer than to hear of it again."""
+        deadline_s = time.monotonic() + CONNECT_S_MAX
+        while self.tally.heartbeats + self.tally.lost < self._count and time.monotonic() < deadline_s:
+            self.run(0.1)
+
     def spread(self) -> None:
         """From now on the heartbeats of clients are spread over the interval."""
         start_s = time.monotonic()
@@ -216,7 +222,7 @@ def keep(port: int, first: int, count: int, parent: Connection) -> None:
     """Connect, report, send heartbeats until told to stop, report: the life of a process of clients."""
     crowd = Crowd(port, first, count)
     crowd.connect()
-    crowd.run(1.0)
+    crowd.wait_answers()
     parent.send(crowd.tally)
     crowd.tally = Tally()
     crowd.spread()
