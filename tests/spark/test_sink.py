@@ -351,7 +351,7 @@ def test_errors_say_what_to_do(spark: Any, broker: RunningBroker, columns: str, 
 
 
 def test_a_query_that_follows_a_write_finds_all_its_rows(spark: Any, broker: RunningBroker) -> None:
-    """Fault: a broker acknowledges messages before readers see them, and the next query read 0 of 300 rows."""
+    """Fault: A broker acknowledges messages before readers see them, and the next query read 0 of 300 rows."""
     where = {"nameServer": broker.namesrv, "topic": "AtOnce"}
 
     def write() -> None:
