@@ -15,18 +15,25 @@ from rocketpy.remoting.abc import Channel
 CHANNEL_EXPIRED_MS = 120_000  # four missed heartbeats
 
 
-@attrs.define
+@attrs.define(eq=False)
+class LastHeartbeat:
+    """When a client sent its last heartbeat, and what that has registered."""
+
+    seen_ms: int  # monotonic, for the sweep
+    timestamp_ms: int  # wall clock, for people
+    registered: object = attrs.field(init=False, default=None)  # of repeated_heartbeats.py
+
+
+@attrs.frozen
 class ClientChannelInfo:
-    """A client as described by its heartbeat, and the channel to it. Only the times change, and `registered`."""
+    """A client as described by its heartbeat, and the channel to it."""
 
     channel: Channel = attrs.field(eq=False)
     client_id: str
     language: str
     version: int
-    seen_ms: int  # monotonic, for the sweep
-    last_update_timestamp_ms: int  # wall clock, for people
+    last: LastHeartbeat = attrs.field(eq=False)
     access_key: str = ""  # of the account that has signed the heartbeat; empty without access control
-    registered: object = attrs.field(eq=False, init=False, default=None)  # of repeated_heartbeats.py
 
     @property
     def connection(self) -> int:

@@ -28,7 +28,7 @@ from rocketpy.remoting.limits import TableSize
 
 from ..clock import Clock
 from ..memory.journal import Journal
-from .client_channel import ClientChannelInfo
+from .client_channel import ClientChannelInfo, LastHeartbeat
 from .consumer import ConsumerGroupInfo, ConsumerManager
 from .producer import ProducerManager
 
@@ -129,8 +129,7 @@ class ClientJournal:
             client_id=client_id,
             language=language,
             version=version,
-            seen_ms=self._clock.monotonic_ms(),
-            last_update_timestamp_ms=self._clock.now_ms(),
+            last=LastHeartbeat(self._clock.monotonic_ms(), self._clock.now_ms()),
             access_key=access_key,
         )
         for name in consumes:

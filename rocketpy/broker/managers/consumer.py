@@ -26,7 +26,7 @@ from rocketpy.remoting.bodies.client import (
 )
 
 from ..clock import Clock, ProcessPauses
-from .client_channel import CHANNEL_EXPIRED_MS, ClientChanges, ClientChannelInfo
+from .client_channel import CHANNEL_EXPIRED_MS, ClientChanges, ClientChannelInfo, LastHeartbeat
 from .fast_path_tables import FastPathTables
 from .subscription_views import SubscriptionViews
 
@@ -244,7 +244,8 @@ class ConsumerManager:
             entry = self._groups.get(name)
             if entry is not None and connection in entry.channels:
                 info = entry.channels[connection]
-                entry.channels[connection] = attrs.evolve(info, seen_ms=min(seen_ms, info.seen_ms))
+                last = LastHeartbeat(min(seen_ms, info.last.seen_ms), info.last.timestamp_ms)
+                entry.channels[connection] = attrs.evolve(info, last=last)
 
     def sweep(self) -> Generator[None, None, list[Channel]]:
         """Remove clients that have been silent for 120 s; returns their channels, which the caller closes. Work in
@@ -264,7 +265,7 @@ class ConsumerManager:
             silent = {
                 info.connection: info.channel
                 for info in entry.channels.values()
-                if silence_ms(info.seen_ms, now_ms) > CHANNEL_EXPIRED_MS
+                if silence_ms(info.last.seen_ms, now_ms) > CHANNEL_EXPIRED_MS
             }
             for connection in silent:
                 entry.remove_channel(connection)

@@ -93,7 +93,9 @@ class ProducerManager:
         members = self._groups.get(group, {}).values()
         silence_ms = self._pauses.silence_ms
         gone = {
-            info.connection: info.channel for info in members if silence_ms(info.seen_ms, now_ms) > CHANNEL_EXPIRED_MS
+            info.connection: info.channel
+            for info in members
+            if silence_ms(info.last.seen_ms, now_ms) > CHANNEL_EXPIRED_MS
         }
         do_each(lambda connection: self._remove(group, connection), gone)
         return gone

@@ -65,17 +65,17 @@ class RepeatedHeartbeats:
                 return
             memberships.append(_Membership(entry, entry.revision, config))
         producer_groups = tuple(producer.group_name for producer in heartbeat.producer_data_set)
-        info.registered = _Registered(_digest(request, info.access_key), producer_groups, tuple(memberships))
+        info.last.registered = _Registered(_digest(request, info.access_key), producer_groups, tuple(memberships))
 
     def renew(self, request: RemotingCommand, connection: int, access_key: str) -> bool:
         """Set the times of the client if this is a repeated heartbeat of the connection. Returns False if it is not."""
         info = self.producers.client_on(connection) or self.consumers.client_on(connection)
-        registered = None if info is None else info.registered
+        registered = None if info is None else info.last.registered
         if info is None or not isinstance(registered, _Registered):
             return False
         if registered.digest != _digest(request, access_key) or not self._is_unchanged(registered, info):
             return False
-        info.seen_ms, info.last_update_timestamp_ms = self.clock.monotonic_ms(), self.clock.now_ms()
+        info.last.seen_ms, info.last.timestamp_ms = self.clock.monotonic_ms(), self.clock.now_ms()
         self.producers.renew(info)
         return True
 

@@ -28,7 +28,7 @@ from rocketpy.remoting.limits import Limit, require
 from rocketpy.transport.steps import Steps, read_body
 
 from .. import replies
-from ..managers.client_channel import ClientChannelInfo
+from ..managers.client_channel import ClientChannelInfo, LastHeartbeat
 from ..managers.consumer_filter import is_tag_type
 from ..managers.filter_compiler import Compiled
 from ..services import BrokerServices
@@ -92,8 +92,7 @@ class ClientManageProcessor(TableProcessor):
             client_id=heartbeat.client_id,
             language=(LanguageCode.OTHER if request.language is None else request.language).name,
             version=int(request.version),
-            seen_ms=services.clock.monotonic_ms(),
-            last_update_timestamp_ms=services.clock.now_ms(),
+            last=LastHeartbeat(services.clock.monotonic_ms(), services.clock.now_ms()),
             access_key="" if services.access is None else services.access.signer(request),
         )
         try:

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from rocketpy.broker.broker import BrokerController
-from rocketpy.broker.managers.client_channel import CHANNEL_EXPIRED_MS, ClientChannelInfo
+from rocketpy.broker.managers.client_channel import CHANNEL_EXPIRED_MS, ClientChannelInfo, LastHeartbeat
 from rocketpy.broker.managers.client_journal import ClientJournal
 from rocketpy.broker.managers.consumer import COMES_BACK_MS
 from rocketpy.broker.memory.manager_memory import ManagerMemory
@@ -307,7 +307,7 @@ def test_a_heartbeat_that_fails_midway_is_written_down_as_far_as_it_came(tmp_pat
 def test_accounts_of_clients_are_kept(tmp_path: Path) -> None:
     lives, channel = Lives(tmp_path), FakeChannel(1)
     for key in ("first", "second"):
-        info = ClientChannelInfo(channel, "a", "JAVA", 409, lives.clock.monotonic_ms(), NOW_MS, key)
+        info = ClientChannelInfo(channel, "a", "JAVA", 409, LastHeartbeat(lives.clock.monotonic_ms(), NOW_MS), key)
         lives.services.producers.register("P", info)
         lives.services.producers.changes.tell()
     lives.die()

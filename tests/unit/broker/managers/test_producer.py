@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from rocketpy.broker.managers.client_channel import CHANNEL_EXPIRED_MS, ClientChannelInfo
+from rocketpy.broker.managers.client_channel import CHANNEL_EXPIRED_MS, ClientChannelInfo, LastHeartbeat
 from rocketpy.broker.managers.producer import ProducerManager
 from rocketpy.remoting.work import result_of
 from tests.support.slow_path import FakeChannel, FakeClock
 
 
 def info(client_id: str, channel: FakeChannel, clock: FakeClock, access_key: str = "") -> ClientChannelInfo:
-    return ClientChannelInfo(channel, client_id, "JAVA", 409, clock.monotonic_ms(), clock.now_ms(), access_key)
+    return ClientChannelInfo(
+        channel, client_id, "JAVA", 409, LastHeartbeat(clock.monotonic_ms(), clock.now_ms()), access_key
+    )
 
 
 def test_a_client_is_found_until_its_last_group_is_gone() -> None:

@@ -90,7 +90,7 @@ def test_a_heartbeat_that_repeats_the_last_one_only_renews_times(
     services, now_ms = rig.services, rig.clock.monotonic_ms()
     entry = services.consumers.group("G")
     assert entry is not None and entry.subscriptions.keys() == {"T"}
-    assert [entry.channels[1].seen_ms, services.producers.members("P")[0].seen_ms] == [now_ms, now_ms]
+    assert [entry.channels[1].last.seen_ms, services.producers.members("P")[0].last.seen_ms] == [now_ms, now_ms]
     assert services.groups.select("G") is not None and services.topics.select("%RETRY%G") is not None
 
 

@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from rocketpy.broker.files import json_file
-from rocketpy.broker.managers.client_channel import ClientChannelInfo
+from rocketpy.broker.managers.client_channel import ClientChannelInfo, LastHeartbeat
 from rocketpy.broker.transactions import transaction_questions, transactions
 from rocketpy.broker.transactions.transaction_questions import check_request
 from rocketpy.broker.transactions.transactions import Decision, decide
@@ -162,7 +162,7 @@ def test_with_accounts_only_those_are_asked_that_may_send(tmp_path: Path, caplog
 
     questions.may_send = may_send
     for key, channel in {"owner": owner, "stranger": stranger}.items():
-        rig.services.producers.register("P", ClientChannelInfo(channel, key, "JAVA", 409, 0, 0, key))
+        rig.services.producers.register("P", ClientChannelInfo(channel, key, "JAVA", 409, LastHeartbeat(0, 0), key))
     check(rig, 3)
     assert (asked(owner), asked(stranger)) == ([0, 0, 0], []) and seen == [("10.0.0.1", "T")] * 6
     rig.broker.connection_closed(owner.connection)
