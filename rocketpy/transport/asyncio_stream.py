@@ -6,6 +6,8 @@ TLS is tls/session.py's on both backends: asyncio's own would close without tell
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     import ssl
 
 CLOSE_S = 1.0  # for the loop to drop an aborted connection
+REST_SIZE = 65_536  # of one read after the loop has stopped to read
 
 
 async def open_stream(address: str, context: Callable[[], ssl.SSLContext] | None) -> ByteStream:
@@ -138,5 +141,16 @@ class AsyncioByteStream(asyncio.Protocol):
         self._tell_drained()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if exc is not None:
+            self._receive_rest()
         self._lost.set()
         self._came.set()
+
+    def _receive_rest(self) -> None:
+        """Read what the peer sent before a write failed: it may be the answers to earlier requests."""
+        with contextlib.suppress(OSError):  # nothing more is there
+            descriptor = socket.dup(self._transport.get_extra_info("socket").fileno())
+            with socket.socket(fileno=descriptor) as rest:  # those that the loops give away have no `recv`
+                rest.setblocking(False)
+                while data := rest.recv(REST_SIZE):
+                    self.data_received(data)

@@ -181,6 +181,11 @@ class TrioSocketStream:
             return b""
         return bytes(self._buffer[:size])
 
+    def _receive_rest(self) -> None:
+        """Read what the peer sent before a write failed: it may be the answers to earlier requests."""
+        while self._receiver is not None and not self._is_over and (data := self._receive()):
+            self._receiver.received(data)
+
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def _flush(self) -> None:
@@ -205,6 +210,7 @@ class TrioSocketStream:
             sent = 0
         except OSError:
             self._left = memoryview(b"")
+            self._receive_rest()
             self.abort()
             return
         self._left = data[sent:]

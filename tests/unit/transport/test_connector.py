@@ -23,6 +23,7 @@ from rocketpy.remoting.abc import Peer
 from rocketpy.tls import trusting_context
 from rocketpy.transport.byte_stream import ByteStream
 from rocketpy.transport.connector import connect, tls_connector
+from rocketpy.transport.sockets import linger
 from tests.support.memory_streams import Collected
 
 MESSAGE = b"to and fro" * 30_000  # more than one TLS record, and than one read
@@ -148,6 +149,38 @@ def test_the_peer_ends_it(run: Any, resets: bool) -> None:
             stream.write(b"nobody reads it")
             stream.close(1)
             stream.abort()
+
+    run(main)
+
+
+def test_answers_that_came_before_a_write_failed_are_received(run: Any) -> None:
+    """Fault: A write after the peer's reset ended the stream with answers unread."""
+    may_answer, is_reset = threading.Event(), threading.Event()
+
+    def serve(connection: socket.socket) -> None:
+        connection.recv(1)
+        may_answer.wait(10)
+        connection.sendall(b"answer")
+        linger(connection, resets=True)
+        connection.close()
+        is_reset.set()
+
+    def wait_for_the_reset() -> None:
+        """The loop has looked for bytes already in this turn."""
+        may_answer.set()
+        assert is_reset.wait(10)
+
+    async def main() -> None:
+        with serving(serve) as address:
+            stream, collected = await connect(address), Collected()
+            async with aio.open_nursery() as nursery:
+                nursery.start_soon(stream.run, collected, 65536)
+                stream.write(b"request")
+                while stream.unsent_size:
+                    await aio.sleep(0)
+                aio.call_soon(wait_for_the_reset)
+                stream.write(b"another request")
+            assert collected.data == b"answer"
 
     run(main)
 
