@@ -416,7 +416,7 @@ class Producer:
             self._in_flight.release(size)
         nursery = self._ready[0].nursery
 
-        async def run() -> None:
+        async def run(handle: H) -> None:
             result, failure = None, None
             try:
                 result = await work()
@@ -425,8 +425,9 @@ class Producer:
             finally:
                 self._in_flight.release(size)
                 handle.finish(result, failure)
+                del handle, failure  # an error among the locals of its own traceback would be a cycle
 
-        nursery.start_soon(run)
+        nursery.start_soon(run, handle)
         return handle
 
     async def request(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -247,11 +248,12 @@ class StreamChannel:
             self._account()
         self._expect(now_s, deadline_s)
         try:
-            outcome = await answer.future
+            return self._response(await answer.future, command)
         except BaseException:
             self._protocol.forget(command.opaque)
             raise
-        return self._response(outcome, command)
+        finally:
+            del answer  # its future has the error: see `_response`
 
     async def invoke_all(self, commands: Sequence[RemotingCommand], timeout_s: float) -> list[RemotingCommand]:
         """Send requests together and wait for all responses; they come in the order of the requests. `timeout_s` in
@@ -263,21 +265,26 @@ class StreamChannel:
         await self._wait_for_room(now_s + timeout_s)
         answers = [Answer(self._backend.future(), now_s, timeout_s) for _ in commands]
         try:
-            requests = list(zip(commands, answers, strict=True))
+            requests = zip(commands, answers, strict=True)
             data = [self._protocol.send_request(command, answer, now_s + timeout_s) for command, answer in requests]
             self._write(b"".join(data))
             self._expect(now_s, now_s + timeout_s)
-            return [self._response(await answer.future, command) for command, answer in requests]
+            futures = deque(answer.future for answer in answers)
+            return [self._response(await futures.popleft(), command) for command in commands]
         finally:
             for command in commands:
                 self._protocol.forget(command.opaque)
+            del answers  # as in `invoke`; a future that was awaited is gone
 
     def _response(self, outcome: RemotingCommand | TransportError | None, request: RemotingCommand) -> RemotingCommand:
         if isinstance(outcome, RemotingCommand):
             return outcome
-        raise outcome or ConnectionLost(
-            f"the connection to <{self._peer}> closed before the response of {request.name} came"
-        )
+        try:
+            raise outcome or ConnectionLost(
+                f"the connection to <{self._peer}> closed before the response of {request.name} came"
+            )
+        finally:
+            del outcome  # an error among the locals of its own traceback would be a cycle, which only gc ends
 
     def close(self) -> None:
         """Close soon, after queued data is written or a short time has passed."""

@@ -152,9 +152,13 @@ class RemotingClient:
                 outcome = await wait.future
         finally:
             slot.waiting.remove(wait)
+            del wait
         if isinstance(outcome, StreamChannel):
             return outcome
-        raise outcome
+        try:
+            raise outcome.with_traceback(None)  # many may wait for it
+        finally:
+            del outcome  # and `wait`: an error among the locals of its own traceback would be a cycle
 
     async def _connect(self, address: str, slot: _Slot) -> None:
         """Connect for all requests that wait, even if some go away. A request that came after the start of a failed

@@ -30,6 +30,15 @@ class SocketLike(Protocol):
     def setsockopt(self, level: int, option: int, value: bytes, /) -> None: ...
 
 
+def family_of(host: str) -> socket.AddressFamily | None:
+    """Return the family of a numeric address; None for a name."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with contextlib.suppress(OSError):
+            socket.inet_pton(family, host)
+            return family
+    return None
+
+
 def peer_named(name: Sequence[Any] | None) -> Peer:
     """The peer by the name that a socket gives it."""
     if not name:

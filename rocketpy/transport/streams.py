@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Sequence
 
 import trio
@@ -23,10 +24,24 @@ async def connect(address: str) -> trio.SocketStream:
     """
     try:
         host, port = parse_host(address)
+        if (family := sockets.family_of(host)) is not None:
+            return await _connect_to(family, host, port)
         # As bytes: the codec of international names would refuse some names in words of its own.
         return await trio.open_tcp_stream(host.encode() if host.isascii() else host, port)
     except (OSError, ValueError, NumberInvalid) as exc:
         raise ConnectFailed(f"connect to <{address}> failed: {exc}") from exc
+
+
+async def _connect_to(family: socket.AddressFamily, host: str, port: int) -> trio.SocketStream:
+    """Connect to a numeric address. trio's way for names leaves a failure in a cycle with its task and scopes, which
+    only a full collection frees."""
+    connection = trio.socket.socket(family)
+    try:
+        await connection.connect((host, port))
+        return trio.SocketStream(connection)
+    except BaseException:
+        connection.close()
+        raise
 
 
 async def open_listeners(host: str, port: int, *, backlog: int = BACKLOG) -> Sequence[trio.SocketListener]:

@@ -90,7 +90,7 @@ class NameServers:
         """
         end_s = aio.now_s() + timeout_s
         await self.listed(timeout_s)
-        failures = []
+        failure = ""  # the text: an error among the locals of its own traceback would be a cycle
         for left in range(len(self.addresses), 0, -1):
             address = self.addresses[self._chosen % len(self.addresses)]
             share_s = max((end_s - aio.now_s()) / left, 0.001)
@@ -99,7 +99,7 @@ class NameServers:
             except TransportError as error:
                 if self.chosen == address:
                     self._chosen = (self._chosen + 1) % len(self.addresses)
-                failures.append(error)
+                failure = str(error)
                 if not isinstance(error, ConnectFailed | RequestTimeout) or aio.now_s() >= end_s:
                     raise
-        raise ConnectFailed(f"no name server of {';'.join(self.addresses)} answers: {failures[-1]}")
+        raise ConnectFailed(f"no name server of {';'.join(self.addresses)} answers: {failure}")

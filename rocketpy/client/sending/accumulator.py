@@ -273,6 +273,7 @@ class Accumulator:
             outcome = error
         finally:
             self._finish(shipment, outcome)
+            del shipment, outcome  # an error among the locals of its own traceback would be a cycle
 
     def _finish(self, shipment: _Shipment, outcome: SendResult | RocketError | None) -> None:
         self.in_flight.release(shipment.size, len(shipment.handles))

@@ -41,9 +41,12 @@ class Handle(Generic[R]):
             if self._ended is None:
                 self._ended = aio.Event()
             await self._ended.wait()
-        if self.result is None:
+        if self.result is not None:
+            return self.result
+        try:
             raise self.error or ClientError(f"message {self.msg_id} was not sent: the producer was closed")
-        return self.result
+        finally:
+            del self  # an error among the locals of its own traceback would be a cycle
 
     def finish(self, result: R | None, error: Exception | None = None) -> None:
         """End the waits. With neither result nor error the producer was closed."""

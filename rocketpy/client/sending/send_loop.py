@@ -109,38 +109,42 @@ class SendLoop:
         clock = self.sender.instance.clock
         result: SendResult | None = None
         failure: RocketError | None = None
-        while (remaining_s := budget.begin_attempt(clock())) is not None:
-            try:
-                target = queue
-                if target is None:
-                    info = self.sender.instance.known_publish_info(message.topic)
-                    if info is None:
-                        info = await self._find_route(message.topic, remaining_s)
-                        remaining_s = budget.remaining_s(clock())
-                    target = self.choose(info, budget.last_broker)
-            except RocketError as error:
-                if result is not None:
+        try:
+            while (remaining_s := budget.begin_attempt(clock())) is not None:
+                try:
+                    target = queue
+                    if target is None:
+                        info = self.sender.instance.known_publish_info(message.topic)
+                        if info is None:
+                            info = await self._find_route(message.topic, remaining_s)
+                            remaining_s = budget.remaining_s(clock())
+                        target = self.choose(info, budget.last_broker)
+                except RocketError as error:
+                    if result is not None:
+                        return result
+                    if failure is None:
+                        raise
+                    raise failure from error
+                budget.last_broker = target.broker_name
+                try:
+                    attempt = self._observed_attempt if self.options.latency_fault_enable else self.sender.send_to
+                    result = await attempt(target, message, max(remaining_s, 0.001))
+                except RocketError as error:
+                    failure = error
+                    logger.warning("cannot send message %s to queue %s: %s", message.name, target, error)
+                    if not (tells_of_change(error) if queue is not None else self._is_worth_another(error, is_async)):
+                        break
+                    continue
+                if result.status is SendStatus.SEND_OK or not self.options.retry_another_broker_when_not_stored_ok:
                     return result
-                raise failure or error from error
-            budget.last_broker = target.broker_name
-            try:
-                attempt = self._observed_attempt if self.options.latency_fault_enable else self.sender.send_to
-                result = await attempt(target, message, max(remaining_s, 0.001))
-            except RocketError as error:
-                failure = error
-                logger.warning("cannot send message %s to queue %s: %s", message.name, target, error)
-                if not (tells_of_change(error) if queue is not None else self._is_worth_another(error, is_async)):
-                    break
-                continue
-            if result.status is SendStatus.SEND_OK or not self.options.retry_another_broker_when_not_stored_ok:
+            if result is not None:
                 return result
-        if result is not None:
-            return result
-        if failure is not None and (isinstance(failure, BrokerError) or not budget.is_exhausted_by_time):
-            raise failure
-        raise RequestTimeout(
-            f"message {message.name}: its timeout of {budget.timeout_s:.3f} s ended after {budget.attempts} attempts"
-        ) from failure
+            if failure is not None and (isinstance(failure, BrokerError) or not budget.is_exhausted_by_time):
+                raise failure
+            timeout = f"its timeout of {budget.timeout_s:.3f} s ended after {budget.attempts} attempts"
+            raise RequestTimeout(f"message {message.name}: {timeout}") from failure
+        finally:
+            del failure  # an error among the locals of its own traceback would be a cycle, which only gc ends
 
     def _is_worth_another(self, error: RocketError, is_async: bool) -> bool:
         if is_async:
