@@ -293,15 +293,12 @@ def check_message(message: Message, size_max: int) -> None:
     for key in message.keys:
         if not key or names.KEY_SEPARATOR in key:
             raise MessageInvalid(f"the key {key!r} is empty or holds a space")
-    if message.is_delayed or message.born_at_ms:
+    if message.delay_level or message.delay_ms or message.deliver_at_ms or message.born_at_ms:
         _check_times(message)
     if message.msg_id is not None and not message.msg_id.strip():
         raise MessageInvalid("msg_id is blank: leave it out, and sending makes one")
-    for name, value in message.properties.items():
-        if not name.strip() or not value.strip():
-            raise MessageInvalid(f"the property {name!r}={value!r} has a blank name or value")
-        if name in names.SYSTEM_PROPERTIES:
-            raise MessageInvalid(f"the property name {name} is reserved")
+    if message.properties:
+        _check_properties(message.properties)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -310,6 +307,14 @@ def _send_fault(topic: str) -> str | None:
     if topic in NOT_ALLOWED_SEND_TOPICS:
         return f"sending to the system topic {topic} is forbidden"
     return topic_fault(topic)
+
+
+def _check_properties(properties: Mapping[str, str]) -> None:
+    for name, value in properties.items():
+        if not name.strip() or not value.strip():
+            raise MessageInvalid(f"the property {name!r}={value!r} has a blank name or value")
+        if name in names.SYSTEM_PROPERTIES:
+            raise MessageInvalid(f"the property name {name} is reserved")
 
 
 def _check_times(message: Message) -> None:

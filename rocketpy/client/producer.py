@@ -401,7 +401,7 @@ class Producer:
             if queue is None and selector is None and key is None and not message.chooses_queue:
                 timeout_s = self.options.send_timeout if timeout is None else timeout
                 if self._accumulator.takes(message):
-                    handle = self._accumulator.add_nowait(message, None, timeout_s, None, on_done)
+                    handle = self._accumulator.add_nowait(message, timeout_s, on_done)
                     if handle is not None:
                         return handle
             return await self._accumulate(None, message, timeout, queue, selector, key, on_done)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum, IntEnum
+from functools import partial
+from itertools import count, repeat
 from typing import NamedTuple
 
 import attrs
@@ -52,7 +54,7 @@ class SendResult(NamedTuple):
 _made = tuple.__new__  # of a named tuple: the class itself takes three times as long
 
 
-def results_of_members(result: SendResult, msg_ids: Sequence[str]) -> Iterator[SendResult]:
+def results_of_members(result: SendResult, msg_ids: Sequence[str]) -> Iterable[SendResult]:
     """Return the results of the messages of a batch, from the result of the batch.
 
     Source: RocketMQ 5 `ProduceAccumulator#splitSendResults`.
@@ -60,9 +62,9 @@ def results_of_members(result: SendResult, msg_ids: Sequence[str]) -> Iterator[S
     offset_ids = result.offset_msg_id.split(",")
     if len(offset_ids) != len(msg_ids):  # a queue that keeps batches whole
         offset_ids = [result.offset_msg_id] * len(msg_ids)
-    status, _, _, queue, first_offset, transaction_id, region, traced, passed_on = result
-    for offset, (msg_id, offset_id) in enumerate(zip(msg_ids, offset_ids, strict=True), first_offset):
-        yield _made(SendResult, (status, msg_id, offset_id, queue, offset, transaction_id, region, traced, passed_on))
+    status, _, _, queue, first_offset, *others = result
+    fields = zip(repeat(status), msg_ids, offset_ids, repeat(queue), count(first_offset), *map(repeat, others))
+    return map(partial(_made, SendResult), fields)
 
 
 class PullStatus(Enum):

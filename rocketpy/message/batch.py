@@ -23,8 +23,7 @@ from .properties import PROPERTIES_SIZE_MAX
 
 _ENTRY = struct.Struct(
     ">i"  # size
-    "i"  # magic
-    "i"  # body CRC
+    "8x"  # magic, body CRC
     "i"  # flag
     "i"  # body size
 )
@@ -48,16 +47,11 @@ def encode_entry(body: bytes, properties: bytes, flag: int = 0) -> bytes:
     Raises:
         MessageInvalid: properties beyond 32767 bytes.
     """
-    return b"".join(entry_pieces(body, properties, flag))
-
-
-def entry_pieces(body: bytes, properties: bytes, flag: int = 0) -> tuple[bytes, bytes, bytes]:
-    """The parts of an entry, `body` as it is, for one who joins many. Raises: as `encode_entry`."""
     body_size, properties_size = len(body), len(properties)
     if properties_size > PROPERTIES_SIZE_MAX:
         raise MessageInvalid(f"properties of {properties_size} bytes, at most {PROPERTIES_SIZE_MAX} are allowed")
-    head = _ENTRY.pack(ENTRY_SIZE_MIN + body_size + properties_size, 0, 0, flag, body_size)
-    return head, body, _PROPERTIES_SIZE.pack(properties_size) + properties
+    head = _ENTRY.pack(ENTRY_SIZE_MIN + body_size + properties_size, flag, body_size)
+    return b"".join((head, body, _PROPERTIES_SIZE.pack(properties_size), properties))
 
 
 def encode_batch(entries: Iterable[BatchEntry]) -> bytes:
@@ -84,7 +78,7 @@ def _decode_entry(body: bytes, position: int) -> tuple[BatchEntry, int]:
     left = len(body) - position
     if left < ENTRY_SIZE_MIN:
         raise MessageInvalid(f"batch ends inside an entry: {left} bytes at {position}")
-    size, _, _, flag, body_size = _ENTRY.unpack_from(body, position)
+    size, flag, body_size = _ENTRY.unpack_from(body, position)
     if not ENTRY_SIZE_MIN <= size <= left or not 0 <= body_size <= size - ENTRY_SIZE_MIN:
         raise MessageInvalid(f"batch entry at {position}: size {size}, body {body_size}, {left} bytes are left")
     body_start = position + _ENTRY.size

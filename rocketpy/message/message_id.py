@@ -24,6 +24,7 @@ _UNIQUE_MIDDLE = struct.Struct(
     ">H"  # process id, low 16 bits
     "I"  # loader hash: tells clients of one process apart
 )
+_HEX = tuple(f"{byte:02X}" for byte in range(256))  # a format with a width takes three times as long as two look-ups
 ID_LENGTH_V4 = 32
 ID_LENGTH_V6 = 56
 
@@ -69,20 +70,25 @@ class UniqueIdGenerator:
         middle = _UNIQUE_MIDDLE.pack(process_id & 0xFFFF, loader_hash & 0xFFFFFFFF)
         self._begin = (pack_host((address, 0))[:-4] + middle).hex().upper()
         self._counter = 0
-        self._elapsed_ms, self._begin_now = -1, ""  # the beginning of the ids of this millisecond
+        self._begin_now = ""  # the beginning of the ids of this millisecond
+        self._since_s = self._until_s = 0.0  # its first id, and its end
         self._month_start_s = 0.0
         self._month_end_s = 0.0
 
     def next_id(self, now_s: float) -> str:
         """A new id; `now_s` is the wall clock in seconds."""
-        if not self._month_start_s <= now_s < self._month_end_s:
-            self._enter_month(now_s)
+        if not self._since_s <= now_s < self._until_s:
+            self._enter_millisecond(now_s)
         counter = self._counter
         self._counter = (counter + 1) & 0xFFFF
+        return f"{self._begin_now}{_HEX[counter >> 8]}{_HEX[counter & 0xFF]}"
+
+    def _enter_millisecond(self, now_s: float) -> None:
+        if not self._month_start_s <= now_s < self._month_end_s:
+            self._enter_month(now_s)
         elapsed_ms = int((now_s - self._month_start_s) * 1000)  # Java's int, which turns negative on the 25th
-        if elapsed_ms != self._elapsed_ms:
-            self._elapsed_ms, self._begin_now = elapsed_ms, f"{self._begin}{elapsed_ms & 0xFFFFFFFF:08X}"
-        return f"{self._begin_now}{counter:04X}"
+        self._begin_now = f"{self._begin}{elapsed_ms & 0xFFFFFFFF:08X}"
+        self._since_s, self._until_s = now_s, self._month_start_s + (elapsed_ms + 1) / 1000
 
     def _enter_month(self, now_s: float) -> None:
         first = datetime.fromtimestamp(now_s).replace(day=1, hour=0, minute=0, second=0, microsecond=0)

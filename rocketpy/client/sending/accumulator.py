@@ -64,13 +64,13 @@ class _Batch:
     begin_s: float  # since when the timeout of its first message runs
     due_s: float
     size: int = attrs.field(init=False, default=0)
-    pieces: list[bytes] = attrs.field(init=False, factory=list)
+    entries: list[bytes] = attrs.field(init=False, factory=list)
     handles: list[SendHandle] = attrs.field(init=False, factory=list)
 
     def shipment(self) -> _Shipment:
         wait_store, born_at_ms, timeout_s = self.kind
         ids = [handle.msg_id for handle in self.handles]
-        outgoing = batch_of(self.topic, b"".join(self.pieces), ids, wait_store=wait_store, born_at_ms=born_at_ms)
+        outgoing = batch_of(self.topic, b"".join(self.entries), ids, wait_store=wait_store, born_at_ms=born_at_ms)
         return _Shipment(outgoing, self.queue, self.begin_s, timeout_s, self.handles, self.size)
 
 
@@ -110,22 +110,16 @@ class Accumulator:
         )
 
     def add_nowait(
-        self,
-        message: Message,
-        queue: MessageQueue | None,
-        timeout_s: float,
-        begin_s: float | None = None,
-        on_done: Callable[[SendHandle], None] | None = None,
+        self, message: Message, timeout_s: float, on_done: Callable[[SendHandle], None] | None
     ) -> SendHandle | None:
-        """As `add`, if there is room at once, and other tasks have had their turn since the last batch was closed; None
-        if not."""
+        """As `add`, to any queue, if there is room at once, and other tasks have had their turn since the last batch
+        was closed; None if not."""
         if self._has_closed or self._is_over or self.in_flight.is_waited_for:
             return None
-        msg_id, pieces = self.sender.prepare_member(message)
-        size = sum(map(len, pieces))
-        if not self.in_flight.take(size):
+        msg_id, entry = self.sender.prepare_member(message)
+        if not self.in_flight.take(len(entry)):
             return None
-        return self._put(message, queue, timeout_s, begin_s, SendHandle(msg_id, on_done), pieces, size)
+        return self._put(message, None, timeout_s, None, SendHandle(msg_id, on_done), entry)
 
     async def add(
         self,
@@ -143,16 +137,15 @@ class Accumulator:
             MessageInvalid: no broker would take it. RequestTimeout: there was no room. ClientError: the producer was
                 closed meanwhile.
         """
-        msg_id, pieces = self.sender.prepare_member(message)
-        size = sum(map(len, pieces))
+        msg_id, entry = self.sender.prepare_member(message)
         if self._has_closed:
             self._has_closed = False
             await aio.sleep(0)
-        if not self.in_flight.take(size):
-            begin_s = await self._wait_for_room(size, timeout_s, begin_s)
+        if not self.in_flight.take(len(entry)):
+            begin_s = await self._wait_for_room(len(entry), timeout_s, begin_s)
         if self._is_over:
-            self._refuse(msg_id, size)
-        return self._put(message, queue, timeout_s, begin_s, SendHandle(msg_id, on_done), pieces, size)
+            self._refuse(msg_id, len(entry))
+        return self._put(message, queue, timeout_s, begin_s, SendHandle(msg_id, on_done), entry)
 
     def _put(
         self,
@@ -161,11 +154,10 @@ class Accumulator:
         timeout_s: float,
         begin_s: float | None,
         handle: SendHandle,
-        pieces: tuple[bytes, bytes, bytes],
-        size: int,
+        entry: bytes,
     ) -> SendHandle:
         """Put an encoded message, which has its place, into a batch."""
-        kind = (message.wait_store, message.born_at_ms, timeout_s)
+        kind, size = (message.wait_store, message.born_at_ms, timeout_s), len(entry)
         place = message.topic if queue is None else queue
         batch = self._open.get(place)
         if batch is not None and (batch.kind != kind or batch.size + size > self._bytes_max):
@@ -176,7 +168,7 @@ class Accumulator:
             begin_s = now_s if begin_s is None else begin_s
             batch = self._open[place] = _Batch(message.topic, queue, kind, begin_s, now_s + self._linger_s)
             self._opened.set()
-        batch.pieces += pieces
+        batch.entries.append(entry)
         batch.handles.append(handle)
         batch.size += size
         if batch.size >= self._bytes_max or len(batch.handles) >= self._count_max:

@@ -7,7 +7,6 @@ Source: RocketMQ 4.9 `DefaultMQProducerImpl#sendKernelImpl`.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
@@ -17,7 +16,7 @@ import attrs
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import BrokerError, CompressionError, MessageInvalid, RocketError
 from rocketpy.message import properties as names
-from rocketpy.message.batch import encode_entry, entry_pieces
+from rocketpy.message.batch import encode_entry
 from rocketpy.message.compression import compress
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.properties import NAME_VALUE_SEPARATOR as NAME_END
@@ -34,6 +33,9 @@ from .send_headers import SendHeader, SendHeaders
 HEADERS_MAX = 4096  # queues whose headers are kept
 ROUTE_S = 1.0  # for a failed attempt to wait for the route
 NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
+_BEFORE_TAGS, _BEFORE_KEYS, _BEFORE_INSTANCE = (name + NAME_END for name in (names.TAGS, names.KEYS, names.INSTANCE_ID))
+_BEFORE_ID = f"{names.WAIT}{NAME_END}true{PAIR_END}{names.UNIQ_KEY}{NAME_END}"
+_BEFORE_ID_WITHOUT_WAIT = f"{names.WAIT}{NAME_END}false{PAIR_END}{names.UNIQ_KEY}{NAME_END}"
 
 
 def cancellation(sent: SendResult) -> Mapping[str, str]:
@@ -97,22 +99,23 @@ def property_text(message: Message, msg_id: str, namespace: str = "") -> str:
     Raises:
         MessageInvalid: a name or value holds a separator.
     """
-    mark, end = names.NAME_VALUE_SEPARATOR, names.PROPERTY_SEPARATOR
-    wait, count = "true" if message.wait_store else "false", 2
-    text = f"{names.WAIT}{mark}{wait}{end}{names.UNIQ_KEY}{mark}{msg_id}"
+    given, count = "", 0
     if message.tags:
-        text, count = f"{names.TAGS}{mark}{message.tags}{end}{text}", count + 1
+        given, count = f"{_BEFORE_TAGS}{message.tags}{PAIR_END}", 1
     if message.keys:
-        text, count = f"{names.KEYS}{mark}{names.KEY_SEPARATOR.join(message.keys)}{end}{text}", count + 1
+        given, count = f"{given}{_BEFORE_KEYS}{names.KEY_SEPARATOR.join(message.keys)}{PAIR_END}", count + 1
     if namespace:
-        text, count = f"{names.INSTANCE_ID}{mark}{namespace}{end}{text}", count + 1
+        given, count = f"{given}{_BEFORE_INSTANCE}{namespace}{PAIR_END}", count + 1
     if message.properties:
-        text = f"{names.encode_properties(message.properties)}{end}{text}"
+        given = f"{given}{names.encode_properties(message.properties)}{PAIR_END}"
         count += len(message.properties)
-    if text.count(mark) != count or text.count(end) != count - 1 or message.__class__ is not Message:
-        properties = message.to_properties() | {names.UNIQ_KEY: msg_id}
-        return names.encode_properties(properties | ({names.INSTANCE_ID: namespace} if namespace else {}))
-    return text
+    is_sound = NAME_END not in msg_id and PAIR_END not in msg_id
+    if given:
+        is_sound = is_sound and given.count(NAME_END) == given.count(PAIR_END) == count
+    if is_sound and message.__class__ is Message:
+        return given + (_BEFORE_ID if message.wait_store else _BEFORE_ID_WITHOUT_WAIT) + msg_id
+    properties = message.to_properties() | {names.UNIQ_KEY: msg_id}
+    return names.encode_properties(properties | ({names.INSTANCE_ID: namespace} if namespace else {}))
 
 
 @attrs.frozen
@@ -165,12 +168,12 @@ class Sender:
         """
         check_batch(messages)
         ids, entries = zip(*map(self.prepare_member, messages), strict=True)
-        first, body = messages[0], b"".join(itertools.chain.from_iterable(entries))
+        first, body = messages[0], b"".join(entries)
         check_message(Message(first.topic, body), self.options.message_size_max)
         return batch_of(first.topic, body, ids, wait_store=first.wait_store, born_at_ms=first.born_at_ms)
 
-    def prepare_member(self, message: Message) -> tuple[str, tuple[bytes, bytes, bytes]]:
-        """Check a message of a batch. Returns its id, and the pieces of itself in the batch's encoding.
+    def prepare_member(self, message: Message) -> tuple[str, bytes]:
+        """Check a message of a batch. Returns its id, and itself in the batch's encoding.
 
         Raises:
             MessageInvalid: no broker would take it.
@@ -178,7 +181,7 @@ class Sender:
         check_message(message, self.options.message_size_max)
         msg_id = message.msg_id or self.next_id()
         text = property_text(message, msg_id, self._namespace)
-        return msg_id, entry_pieces(message.body, text.encode(), message.flag)
+        return msg_id, encode_entry(message.body, text.encode(), message.flag)
 
     def prepare_members(self, topic: str, members: Sequence[Member], born_at_ms: int) -> OutgoingMessage:
         """As `prepare_batch`, for members: checks the topic, that bodies are not empty, and sizes.

@@ -57,3 +57,12 @@ def test_counter_wraps() -> None:
     now = datetime(2026, 5, 5).timestamp()
     made = [ids.next_id(now) for _ in range(65537)]
     assert len(set(made)) == 65536 and made[0] == made[65536]
+    assert [made[number][-4:] for number in (1, 0x12B, 65535)] == ["0001", "012B", "FFFF"]
+
+
+def test_each_id_has_its_own_millisecond_also_when_the_clock_is_set_back() -> None:
+    ids = UniqueIdGenerator("192.0.2.1", 1, 0)
+    start = datetime(2026, 5, 1).timestamp()
+    moments = [5.0004, 5.0009, 5.0011, 5.0002, 4.9, 5.0004, 700.0]
+    expected = [5000, 5000, 5001, 5000, 4900, 5000, 700_000]
+    assert [int(ids.next_id(start + moment)[20:28], 16) for moment in moments] == expected
