@@ -15,7 +15,7 @@ from rocketpy.message.message_id import encode_offset_message_id
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import NOT_ALLOWED_SEND_TOPICS, is_retry_topic, reply_topic, topic_fault
 from rocketpy.message.numbers import int_or, long_or
-from rocketpy.message.record import RecordFields
+from rocketpy.message.record import FixedFields, fixed_fields
 
 BATCH_ENTRY_OVERHEAD = 22  # bytes of lengths, magic, CRC and flag around each member of a batch
 
@@ -114,6 +114,10 @@ def _properties_of(properties: bytes | Mapping[str, str]) -> Mapping[str, str]:
     return properties
 
 
+def _fields_of(record: bytes | FixedFields) -> FixedFields:
+    return fixed_fields(record) if isinstance(record, bytes) else record
+
+
 _host_of = functools.lru_cache(maxsize=1024)(unpack_host)
 
 
@@ -125,7 +129,8 @@ class ReceivedMessage:
     `offset_msg_id` names this copy on this broker. Properties, ids and hosts are decoded when they are looked at: that
     takes as long as everything else that a consumer does.
 
-    `_record` is the message as its broker stored it; its phy_offset is -1 if it comes from no log.
+    `_record` has the fixed fields of its broker's record, encoded until one is looked at; the phy_offset is -1 if it
+    comes from no log.
     """
 
     topic: str
@@ -133,7 +138,13 @@ class ReceivedMessage:
     queue: MessageQueue
     queue_offset: int
     _properties: bytes | Mapping[str, str] = attrs.field(eq=_properties_of, repr=False)
-    _record: RecordFields = attrs.field(repr=False)
+    _record: bytes | FixedFields = attrs.field(eq=_fields_of, repr=False)
+
+    @property
+    def _fields(self) -> FixedFields:
+        if isinstance(self._record, bytes):
+            self._record = fixed_fields(self._record)
+        return self._record
 
     @property
     def properties(self) -> Mapping[str, str]:
@@ -155,70 +166,70 @@ class ReceivedMessage:
     @property
     def reconsume_times(self) -> int:
         """How often it was delivered before."""
-        return self._record.reconsume_times
+        return self._fields.reconsume_times
 
     def tried_again(self) -> ReceivedMessage:
         """Return the message with one more attempt counted."""
-        return attrs.evolve(self, record=self._record._replace(reconsume_times=self.reconsume_times + 1))
+        return attrs.evolve(self, record=self._fields._replace(reconsume_times=self.reconsume_times + 1))
 
     @property
     def stored_size(self) -> int:
         """Bytes of its body as its broker stored it, which may be compressed."""
-        return self._record.body_size
+        return self._fields.body_size
 
     def without_body(self) -> ReceivedMessage:
         """Return the message without its body, for lists of many; `stored_size` stays."""
-        return attrs.evolve(self, body=b"", record=self._record._replace(body=b""))
+        return attrs.evolve(self, body=b"")
 
     @property
     def phy_offset(self) -> int:
         """Its offset in the CommitLog of its broker."""
-        return self._record.phy_offset
+        return self._fields.phy_offset
 
     @property
     def flag(self) -> int:
         """A number of its producer's."""
-        return self._record.flag
+        return self._fields.flag
 
     @property
     def sys_flag(self) -> int:
         """Bits for compression, transactions and addresses, as stored."""
-        return self._record.sys_flag
+        return self._fields.sys_flag
 
     @property
     def born_timestamp_ms(self) -> int:
         """When it was sent, ms since 1970."""
-        return self._record.born_timestamp_ms
+        return self._fields.born_timestamp_ms
 
     @property
     def store_timestamp_ms(self) -> int:
         """When it was stored, ms since 1970."""
-        return self._record.store_timestamp_ms
+        return self._fields.store_timestamp_ms
 
     @property
     def born_host(self) -> Host:
         """Address and port of its producer."""
-        return _host_of(self._record.born_host)
+        return _host_of(self._fields.born_host)
 
     @property
     def store_host(self) -> Host:
         """Address and port of its broker."""
-        return _host_of(self._record.store_host)
+        return _host_of(self._fields.store_host)
 
     @property
     def body_crc(self) -> int:
         """CRC-32 of the stored body, 31 bits."""
-        return self._record.body_crc
+        return self._fields.body_crc
 
     @property
     def store_size(self) -> int:
         """Bytes of its record in the CommitLog."""
-        return self._record.size
+        return self._fields.size
 
     @property
     def prepared_transaction_offset(self) -> int:
         """Where its half message is in the CommitLog; 0 for none."""
-        return self._record.prepared_transaction_offset
+        return self._fields.prepared_transaction_offset
 
     @property
     def tags(self) -> str | None:

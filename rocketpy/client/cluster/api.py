@@ -38,7 +38,6 @@ from rocketpy.remoting.headers.offset import (
 )
 from rocketpy.remoting.headers.pull import (
     PullMessageRequestHeader,
-    PullMessageResponseHeader,
     QueryMessageRequestHeader,
     ViewMessageRequestHeader,
 )
@@ -54,6 +53,8 @@ from ..messages import ReceivedMessage
 from ..results import PULL_STATUS, SEND_STATUS, PullResult, PullStatus, SendResult, StoredPull
 from .name_servers import NameServers, Remoting
 from .received import decode_messages
+
+PULL_FIELDS = ("nextBeginOffset", "minOffset", "maxOffset", "suggestWhichBrokerId")
 
 
 @attrs.define(eq=False)
@@ -341,31 +342,33 @@ def _send_result(response: RemotingCommand, queue: MessageQueue, msg_id: str) ->
 
 def pull_result(response: RemotingCommand, address: str, broker_name: str) -> PullResult:
     """Return the answer to a pull. Raises BrokerError if it was refused."""
-    pulled = _stored_pull(response, address)
-    return PullResult(
-        status=pulled.status,
-        next_begin_offset=pulled.next_begin_offset,
-        min_offset=pulled.min_offset,
-        max_offset=pulled.max_offset,
-        messages=tuple(decode_messages(pulled.body, broker_name)) if pulled.status is PullStatus.FOUND else (),
-        suggest_which_broker_id=pulled.suggest_which_broker_id,
-    )
+    status, begin, least, most, suggested = _pull_numbers(response, address)
+    messages = tuple(decode_messages(response.body, broker_name)) if status is PullStatus.FOUND else ()
+    return PullResult(status, begin, least, most, messages, suggested)
 
 
 def _stored_pull(response: RemotingCommand, address: str) -> StoredPull:
     """Return the answer to a pull. Raises BrokerError if it was refused."""
+    status, begin, least, most, suggested = _pull_numbers(response, address)
+    return StoredPull(status, begin, least, most, response.body or b"", suggested)
+
+
+def _pull_numbers(response: RemotingCommand, address: str) -> tuple[PullStatus, int, int, int, int]:
+    """Return status, next, least and greatest offset, and the broker to ask next. Read without a
+    PullMessageResponseHeader: a third of the time.
+
+    Raises:
+        BrokerError: the pull was refused. HeaderInvalid: a number is missing.
+    """
     status = PULL_STATUS.get(response.code)
     if status is None:
         raise BrokerError(response.code, response.remark, address=address)
-    answer = PullMessageResponseHeader.of(response)
-    return StoredPull(
-        status=status,
-        next_begin_offset=answer.next_begin_offset,
-        min_offset=answer.min_offset,
-        max_offset=answer.max_offset,
-        body=response.body or b"",
-        suggest_which_broker_id=answer.suggest_which_broker_id,
-    )
+    fields = response.ext_fields or {}
+    try:
+        begin, least, most, suggested = [parse_long(fields[name]) for name in PULL_FIELDS]
+    except (KeyError, NumberInvalid):
+        raise HeaderInvalid(f"the answer of a pull lacks one of {', '.join(PULL_FIELDS)}: {fields!r:.200}") from None
+    return status, begin, least, most, suggested
 
 
 def _queue_header(queue: MessageQueue) -> QueueRequestHeader:

@@ -12,7 +12,7 @@ from rocketpy.message.host import HOST_SIZE_V4, pack_host, parse_host
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.numbers import PhyOffset, QueueOffset
 from rocketpy.message.properties import decode_properties
-from rocketpy.message.record import MESSAGE_MAGIC_CODE, RecordFields, read_records
+from rocketpy.message.record import MESSAGE_MAGIC_CODE, FixedFields, read_records
 from rocketpy.message.sys_flag import COMPRESSED
 from rocketpy.remoting.headers.client import ReplyMessageRequestHeader
 
@@ -31,15 +31,14 @@ def decode_messages(body: bytes | None, broker_name: str) -> list[ReceivedMessag
         RecordCorrupt: the body is damaged.
     """
     received = []
-    topic, queue_id = b"", -1
-    queue = MessageQueue("", broker_name, -1)
-    for record in read_records(body or b""):
-        if record.topic != topic or record.queue_id != queue_id:  # the messages of a pull have one queue
-            topic, queue_id = record.topic, record.queue_id
+    queue, queue_topic, queue_id = MessageQueue("", broker_name, -1), b"", -1
+    for _, fields, record_queue_id, offset, sys_flag, stored, topic, properties in read_records(body or b""):
+        if topic != queue_topic or record_queue_id != queue_id:  # the messages of a pull have one queue
+            queue_topic, queue_id = topic, record_queue_id
             queue = _queue(topic, broker_name, queue_id)
-        message = ReceivedMessage(queue.topic, record.body, queue, record.queue_offset, record.properties, record)
-        if record.sys_flag & COMPRESSED:
-            message.body = _inflated(record.body, record.sys_flag, "message", message.offset_msg_id)
+        message = ReceivedMessage(queue.topic, stored, queue, offset, properties, fields)
+        if sys_flag & COMPRESSED:
+            message.body = _inflated(stored, sys_flag, "message", message.offset_msg_id)
         received.append(message)
     return received
 
@@ -58,7 +57,7 @@ def _queue(topic: bytes, broker_name: str, queue_id: int) -> MessageQueue:
 def pushed_reply(header: ReplyMessageRequestHeader, body: bytes, now_ms: int) -> ReceivedMessage:
     """A reply as the broker pushed it (326): it comes from no queue, and has the id that its sender gave it."""
     properties = decode_properties(header.properties or "") | {names.ARRIVE_TIME: str(now_ms)}
-    record = RecordFields(
+    record = FixedFields(
         size=len(body),
         magic=MESSAGE_MAGIC_CODE,
         body_crc=0,
@@ -74,9 +73,6 @@ def pushed_reply(header: ReplyMessageRequestHeader, body: bytes, now_ms: int) ->
         reconsume_times=header.reconsume_times or 0,
         prepared_transaction_offset=0,
         body_size=len(body),
-        body=body,
-        topic=header.topic.encode(),
-        properties=b"",
     )
     return ReceivedMessage(
         header.topic,
