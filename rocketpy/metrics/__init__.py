@@ -10,60 +10,12 @@ Nothing here counts anything: workers add to plain counters in shared memory, an
     ...
     endpoint.close()
 
-The collector and the endpoint are imported where they are used: prometheus_client is memory that the other processes of
-a broker do without.
+The collector and the endpoint are imported where they are used, and prometheus_client (families.py) with the first
+request that is no usual scrape: memory that the other processes of a broker do without.
 
 A metric is one row; docs/run/metrics.md is generated from the rows (`python -m rocketpy.metrics.reference`).
 
     metric, counters, table, replication, exporter, rocketmq5, streams      the rows; streams: of queries in Spark
     snapshot, process_memory                                                what they are read from
-    collector, exposition, address, endpoint, reference                     how they are shown
+    collector, exposition, families, address, scrape, endpoint, reference   how they are shown
 """
-
-from .address import listen, listen_by_default, port_of
-from .process_memory import MemoryOfProcesses, ProcessMemory, process_memory
-from .snapshot import (
-    AccessSnapshot,
-    ConsumptionSnapshot,
-    MemberSnapshot,
-    NamesrvSnapshot,
-    PoolSnapshot,
-    QueueSnapshot,
-    RegistrationSnapshot,
-    ReplicationSnapshot,
-    RingSnapshot,
-    SlaveSnapshot,
-    Snapshot,
-    StoreSnapshot,
-    TableSnapshot,
-    TlsSnapshot,
-    TopicSnapshot,
-    TransactionSnapshot,
-    WorkerSnapshot,
-)
-
-__all__ = [
-    "AccessSnapshot",
-    "ConsumptionSnapshot",
-    "MemberSnapshot",
-    "MemoryOfProcesses",
-    "NamesrvSnapshot",
-    "PoolSnapshot",
-    "ProcessMemory",
-    "QueueSnapshot",
-    "RegistrationSnapshot",
-    "ReplicationSnapshot",
-    "RingSnapshot",
-    "SlaveSnapshot",
-    "Snapshot",
-    "StoreSnapshot",
-    "TableSnapshot",
-    "TlsSnapshot",
-    "TopicSnapshot",
-    "TransactionSnapshot",
-    "WorkerSnapshot",
-    "listen",
-    "listen_by_default",
-    "port_of",
-    "process_memory",
-]

@@ -1,17 +1,12 @@
-"""Converts a snapshot to the text of a scrape, or to families of prometheus_client; nothing is kept between scrapes."""
+"""Collectors: the rows of a kind of server, and how its snapshot is taken; nothing is kept between scrapes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-from prometheus_client.metrics_core import Metric as Family
-from prometheus_client.registry import Collector
-
-from .counters import Kind
 from .exporter import EXPORTER_METRICS, RUNTIME_METRICS
-from .exposition import Encoder, Page
+from .exposition import Page
 from .metric import Metric
 from .rocketmq5 import ROCKETMQ5_METRICS, WITH_UNITS
 from .snapshot import NamesrvSnapshot, Snapshot, StreamsSnapshot
@@ -28,7 +23,7 @@ NAMES: Mapping[str, Sequence[Metric[Snapshot]]] = {
 """The values of `metricsNames`."""
 
 
-class RowCollector(Collector, Generic[_S]):
+class RowCollector(Generic[_S]):
     """Samples of the rows of a table.
 
     `snapshot` is called once per scrape, in a thread of the endpoint: it must read only what may be read from there
@@ -36,27 +31,12 @@ class RowCollector(Collector, Generic[_S]):
     """
 
     def __init__(self, snapshot: Callable[[], _S], rows: Sequence[Metric[_S]]) -> None:
-        self._snapshot, self._rows = snapshot, rows
+        self.snapshot, self.rows = snapshot, rows
         self._page = Page(rows)
 
-    def text(self, encoder: Encoder, *, is_openmetrics: bool) -> bytes:
-        """Return what `encoder` of prometheus_client makes of this collector, with its histograms at the end."""
-        snapshot = self._snapshot()
-        histograms = [_family(row, snapshot) for row in self._rows if row.kind is Kind.HISTOGRAM]
-        shown = [family for family in histograms if family.samples]
-        return self._page.text(snapshot, shown, encoder, is_openmetrics=is_openmetrics)
-
-    def describe(self) -> Iterable[Family]:
-        """Nothing: registering must not take a snapshot before the broker is up."""
-        return ()
-
-    def collect(self) -> Iterator[Family]:
-        """Yield the families that have samples."""
-        snapshot = self._snapshot()
-        for row in self._rows:
-            family = _family(row, snapshot)
-            if family.samples:
-                yield family
+    def text(self, *, is_openmetrics: bool) -> bytes:
+        """Return the text of a scrape."""
+        return self._page.text(self.snapshot(), is_openmetrics=is_openmetrics)
 
 
 class BrokerCollector(RowCollector[Snapshot]):
@@ -85,18 +65,3 @@ class StreamsCollector(RowCollector[StreamsSnapshot]):
 
     def __init__(self, snapshot: Callable[[], StreamsSnapshot]) -> None:
         super().__init__(snapshot, STREAM_METRICS)
-
-
-def _family(metric: Metric[_S], snapshot: _S) -> Family:
-    """The family of `metric`; samples of value None are left out."""
-    if metric.kind is Kind.HISTOGRAM:
-        histogram = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
-        for labels, buckets, total in metric.buckets(snapshot):
-            histogram.add_metric(labels, buckets, sum_value=total)
-        return histogram
-    kind = CounterMetricFamily if metric.kind is Kind.COUNTER else GaugeMetricFamily
-    family = kind(metric.name, metric.help, labels=metric.labels)
-    for labels, value in metric.samples(snapshot):
-        if value is not None:
-            family.add_metric(labels, value)
-    return family

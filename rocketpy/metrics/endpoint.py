@@ -1,5 +1,5 @@
-"""The HTTP endpoint that Prometheus scrapes: an application in a thread, with TLS if it is told to. What it answers to
-other requests than the usual scrape is prometheus_client's.
+"""The HTTP endpoint that Prometheus scrapes: a thread that takes connections, with TLS if it is told to. Its answers to
+other requests than the usual scrape are those of prometheus_client (families.py).
 
 Bounds: SCRAPES_MAX connections at once, each in a thread; further ones are closed. Of each connection the silence, and
 the time from its begin to its end.
@@ -8,8 +8,6 @@ the time from its begin to its end.
 from __future__ import annotations
 
 import contextlib
-import gzip
-import io
 import logging
 import math
 import os
@@ -17,21 +15,21 @@ import select
 import socket
 import threading
 import time
+import traceback
+import zlib
 from collections.abc import Callable
-from socketserver import ThreadingMixIn
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 import attrs
-from prometheus_client import CollectorRegistry, make_wsgi_app
-from prometheus_client.exposition import choose_encoder, gzip_accepted
 
 from rocketpy.logs import LogLimit, and_more
 
 from .address import listen, port_of
 from .collector import RowCollector
+from .exposition import usual_form
+from .scrape import BadRequest, Request, read_request, write_answer
 
 if TYPE_CHECKING:
     import ssl
@@ -44,9 +42,11 @@ SILENCE_MAX_S = 10.0  # of a client: in its handshake, its request, and in readi
 SCRAPE_MAX_S = 30.0  # of a client that is not silent: from its connection to the end of its answer
 SCRAPES_MAX = 16
 LOOK_S = 0.5  # at connections that take too long, while there are some
-OPENMETRICS = "application/openmetrics-text"
-OTHER_NAMES = ("escaping=dots", "escaping=values")  # prometheus_client writes names in other ways then
 GZIP_LEVEL = 1  # of 2.5 MB: 10 ms of the processor instead of 60, and a tenth more bytes
+GZIP_WINDOW = 31  # 2 to the power of 15 bytes, with a header of gzip
+
+Answer = tuple[str, list[tuple[str, str]], bytes]
+"""Status, headers and body."""
 
 
 @attrs.define(eq=False)
@@ -59,15 +59,19 @@ class _Scrape:
     """When it is cut; inf: that is done."""
 
 
-class _Server(ThreadingMixIn, WSGIServer):
+class _Server:
     """A thread per scrape; the process does not wait for them when it ends."""
 
-    daemon_threads = True
-
     def __init__(
-        self, address: tuple[str, int], contexts: Contexts | None, silence_max_s: float, scrape_max_s: float
+        self,
+        listener: socket.socket,
+        answer: Callable[[Request], Answer],
+        contexts: Contexts | None,
+        silence_max_s: float,
+        scrape_max_s: float,
     ) -> None:
-        super().__init__(address, _SilentHandler, bind_and_activate=False)
+        listener.setblocking(False)  # a connection that waited may be gone
+        self._listener, self._answer = listener, answer
         self._contexts, self._silence_max_s, self._scrape_max_s = contexts, silence_max_s, scrape_max_s
         self._limit, self._lock = LogLimit(), threading.Lock()
         self._scrapes: dict[socket.socket, _Scrape] = {}  # by the connection; guarded by `_lock`
@@ -76,14 +80,14 @@ class _Server(ThreadingMixIn, WSGIServer):
     def serve_until_closed(self) -> None:
         """Take connections until `close`; the body of the server's thread, which rests while there are none."""
         poller = select.poll()
-        poller.register(self, select.POLLIN)
+        poller.register(self._listener, select.POLLIN)
         poller.register(self._closing, select.POLLIN)
         while True:
             ready = {fd for fd, _ in poller.poll(LOOK_S * 1000 if self._scrapes else None)}
             if self._closing in ready:
                 return
             if ready:
-                self.handle_request()
+                self._accept()
             self.cut_late()
 
     def close(self, thread: threading.Thread) -> None:
@@ -91,31 +95,66 @@ class _Server(ThreadingMixIn, WSGIServer):
         os.eventfd_write(self._closing, 1)
         thread.join()
         os.close(self._closing)
-        self.server_close()
+        self._listener.close()
 
-    def process_request(self, request: Any, client_address: Any) -> None:
+    def _accept(self) -> None:
         """Begin a thread for a connection, or close it; in the thread of the server."""
+        try:
+            connection, address = self._listener.accept()
+        except BlockingIOError:
+            return
+        except OSError:  # no descriptor is free: the connection waits
+            time.sleep(LOOK_S)
+            return
+        host = address[0]
         with self._lock:
             is_full = len(self._scrapes) >= SCRAPES_MAX
         if is_full:
-            self.shutdown_request(request)
-            self._tell("closed", "closed a scrape of %s: %d others have not ended%s", client_address[0], SCRAPES_MAX)
+            connection.close()
+            self._tell("closed", "closed a scrape of %s: %d others have not ended%s", host, SCRAPES_MAX)
             return
-        scrape = _Scrape(request.dup(), client_address[0], time.monotonic() + self._scrape_max_s)
-        with self._lock:
-            self._scrapes[request] = scrape
         try:
-            super().process_request(request, client_address)
-        except BaseException:
-            self._end(request)
-            raise
+            scrape = _Scrape(connection.dup(), host, time.monotonic() + self._scrape_max_s)
+            with self._lock:
+                self._scrapes[connection] = scrape
+            threading.Thread(target=self._serve_scrape, args=(connection, host), daemon=True).start()
+        except (OSError, RuntimeError) as exc:  # no descriptor or no thread is free
+            self._end(connection)
+            connection.close()
+            self._tell("failed", "a scrape of %s failed: %s%s", host, exc)
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
+    def _serve_scrape(self, connection: socket.socket, host: str) -> None:
         """Serve a connection; the body of its thread."""
+        connection.settimeout(self._silence_max_s)
         try:
-            super().process_request_thread(request, client_address)
+            if self._contexts is not None:
+                connection_or_tls: socket.socket = self._contexts().wrap_socket(connection, server_side=True)
+            else:
+                connection_or_tls = connection
+            with connection_or_tls as stream:
+                self._serve(stream)
+        except OSError as exc:  # ssl.SSLError is one
+            self._tell("failed", "a scrape of %s failed: %s%s", host, _reason(exc))
         finally:
-            self._end(request)
+            self._end(connection)
+            connection.close()
+
+    def _serve(self, stream: socket.socket) -> None:
+        """Read a request and answer it. Raises: OSError, of the connection."""
+        try:
+            request = read_request(stream)
+        except BadRequest:
+            return write_answer(stream, "400 Bad Request", [], b"")
+        except TimeoutError:
+            return
+        if request is None:
+            return
+        try:
+            answer = self._answer(request)
+        except Exception:  # a bug: the next scrape is to be answered all the same
+            traceback.print_exc()
+            answer = "500 Internal Server Error", [], b""
+        write_answer(stream, *answer)
 
     def cut_late(self) -> None:
         """Cut the connections that have taken too long; in the thread of the server."""
@@ -129,48 +168,15 @@ class _Server(ThreadingMixIn, WSGIServer):
         for scrape in late:
             self._tell("late", "closed a scrape of %s: it took more than %g s%s", scrape.host, self._scrape_max_s)
 
-    def _end(self, request: socket.socket) -> None:
+    def _end(self, connection: socket.socket) -> None:
         with self._lock:  # `cut_late` uses the descriptor in it
-            self._scrapes.pop(request).connection.close()
+            scrape = self._scrapes.pop(connection, None)
+            if scrape is not None:
+                scrape.connection.close()
 
     def _tell(self, kind: str, text: str, *values: object) -> None:
         if told := self._limit.take(kind):
             logger.warning(text, *values, and_more(told))
-
-    def finish_request(self, request: Any, client_address: Any) -> None:
-        """Serve one scrape, in its thread."""
-        request.settimeout(self._silence_max_s)
-        try:
-            if self._contexts is not None:
-                request = self._contexts().wrap_socket(request, server_side=True)  # the whole handshake has that time
-            with request:
-                super().finish_request(request, client_address)
-        except OSError as exc:  # ssl.SSLError is one
-            self._tell("failed", "a scrape of %s failed: %s%s", client_address[0], _reason(exc))
-
-
-class _Answer(io.BufferedIOBase):
-    """The answer of a scrape. Every failed write raises BrokenPipeError, at which wsgiref ends without a traceback;
-    TLS has other errors for it."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-
-    def write(self, data: Any) -> int:
-        try:
-            self._connection.sendall(data)
-        except OSError as exc:
-            raise BrokenPipeError(_reason(exc)) from exc
-        return len(data)
-
-
-class _SilentHandler(WSGIRequestHandler):
-    def setup(self) -> None:
-        super().setup()
-        self.wfile = _Answer(self.connection)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Scrapes are not logged."""
 
 
 class Endpoint:
@@ -194,14 +200,8 @@ class Endpoint:
             contexts: asked for the TLS of each scrape; None: they are plain.
             queues: returns the collector of a scrape that names topics, `/metrics?queues=TOPIC&queues=TOPIC`.
         """
-        host, self.port = listener.getsockname()[0], port_of(listener)
-        self._server = _Server((host, self.port), contexts, silence_max_s, scrape_max_s)
-        self._server.socket.close()
-        self._server.socket = listener
-        self._server.server_name, self._server.server_port = host, self.port
-        self._server.setup_environ()
-        self._server.set_app(_application(collector, queues))
-        self._server.timeout = 0.0  # a connection that waited is gone: `handle_request` does not wait for another
+        self.port = port_of(listener)
+        self._server = _Server(listener, _application(collector, queues), contexts, silence_max_s, scrape_max_s)
         self._thread = threading.Thread(target=self._server.serve_until_closed, daemon=True)
         self._thread.start()
 
@@ -220,29 +220,32 @@ class Endpoint:
 
 def _application(
     collector: RowCollector[Any], queues: Callable[[list[str]], RowCollector[Any]] | None
-) -> Callable[..., Any]:
-    """Return the WSGI application: a scrape that names topics shows their queues and nothing else, so that Prometheus
+) -> Callable[[Request], Answer]:
+    """Return what answers requests: a scrape that names topics shows their queues and nothing else, so that Prometheus
     may scrape both."""
 
-    def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
-        query = parse_qs(environ.get("QUERY_STRING", ""))
+    def answer(request: Request) -> Answer:
+        query = parse_qs(request.query)
         topics = query.get("queues") if queues else None
         shown = queues(topics) if queues and topics else collector
-        encoder, content_type = choose_encoder(environ.get("HTTP_ACCEPT", ""))
-        is_usual = environ["REQUEST_METHOD"] == "GET" and environ["PATH_INFO"] != "/favicon.ico"
-        if not is_usual or "name[]" in query or content_type.endswith(OTHER_NAMES):
-            registry = CollectorRegistry()
-            registry.register(shown)
-            return make_wsgi_app(registry)(environ, start_response)
-        text = shown.text(encoder, is_openmetrics=content_type.startswith(OPENMETRICS))
-        headers = [("Content-Type", content_type)]
-        if gzip_accepted(environ.get("HTTP_ACCEPT_ENCODING", "")):
-            text = gzip.compress(text, GZIP_LEVEL)
-            headers.append(("Content-Encoding", "gzip"))
-        start_response("200 OK", headers)
-        return [text]
+        form = usual_form(request.headers.get("accept", ""))
+        is_usual = request.method == "GET" and request.path != "/favicon.ico" and "name[]" not in query
+        if not is_usual or form is None:
+            from . import families
 
-    return application
+            return families.answer(shown, request.environ())
+        text = shown.text(is_openmetrics=form.is_openmetrics)
+        headers = [("Content-Type", form.content_type)]
+        if _takes_gzip(request.headers.get("accept-encoding", "")):
+            text = zlib.compress(text, GZIP_LEVEL, GZIP_WINDOW)
+            headers.append(("Content-Encoding", "gzip"))
+        return "200 OK", headers, text
+
+    return answer
+
+
+def _takes_gzip(accept_encoding: str) -> bool:
+    return any(one.partition(";")[0].strip().lower() == "gzip" for one in accept_encoding.split(","))
 
 
 def _reason(error: OSError) -> str:

@@ -9,9 +9,11 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
+from rocketpy.values import FrozenValue
 
-@attrs.frozen(kw_only=True)
-class WorkerSnapshot:
+
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class WorkerSnapshot(FrozenValue):
     """One process of the tree."""
 
     name: str  # "selector-0", "send": the label `worker`
@@ -27,8 +29,8 @@ class WorkerSnapshot:
         return self.counters[place] if place < len(self.counters) else 0
 
 
-@attrs.frozen
-class RingSnapshot:
+@attrs.frozen(eq=False, repr=False)
+class RingSnapshot(FrozenValue):
     """One ring between two workers."""
 
     source: str
@@ -37,8 +39,8 @@ class RingSnapshot:
     capacity_bytes: int
 
 
-@attrs.frozen(kw_only=True)
-class AccessSnapshot:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class AccessSnapshot(FrozenValue):
     """Access control of a server."""
 
     accounts: int
@@ -47,8 +49,8 @@ class AccessSnapshot:
     failing_files: int  # whose content is not in effect
 
 
-@attrs.frozen
-class PoolSnapshot:
+@attrs.frozen(eq=False, repr=False)
+class PoolSnapshot(FrozenValue):
     """The requests that wait for one pool (docs/understand/architecture.md, Pools)."""
 
     name: str
@@ -57,8 +59,8 @@ class PoolSnapshot:
     head_wait_s: float
 
 
-@attrs.frozen(kw_only=True)
-class StoreSnapshot:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class StoreSnapshot(FrozenValue):
     """Positions in the CommitLog, in bytes from its start (docs/understand/architecture.md, Positions)."""
 
     min_phy_offset: int
@@ -69,8 +71,8 @@ class StoreSnapshot:
     oldest_age_ms: int | None = None  # of the first message of the log
 
 
-@attrs.frozen(kw_only=True)
-class TopicSnapshot:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class TopicSnapshot(FrozenValue):
     """Sums over the queues of one topic, retry and dead letter topics included."""
 
     topic: str
@@ -84,8 +86,8 @@ class TopicSnapshot:
     is_system: bool = False
 
 
-@attrs.frozen(kw_only=True)
-class QueueSnapshot:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class QueueSnapshot(FrozenValue):
     """One queue, for a scrape that asks for its topic."""
 
     topic: str
@@ -95,8 +97,8 @@ class QueueSnapshot:
     consumed: Mapping[str, int]  # the committed offset of each group that has one
 
 
-@attrs.frozen(kw_only=True)
-class ConsumptionSnapshot:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class ConsumptionSnapshot(FrozenValue):
     """One group on one topic: sums over queues."""
 
     group: str
@@ -115,8 +117,8 @@ class ConsumptionSnapshot:
     lag_ms: int | None = None  # age of the next unconsumed message, the oldest over queues
 
 
-@attrs.frozen(kw_only=True)
-class TransactionSnapshot:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class TransactionSnapshot(FrozenValue):
     """Open half messages, and the checks of them since the start of the manager."""
 
     open: int
@@ -125,8 +127,8 @@ class TransactionSnapshot:
     unreachable: int
 
 
-@attrs.frozen
-class TableSnapshot:
+@attrs.frozen(eq=False, repr=False)
+class TableSnapshot(FrozenValue):
     """A table that clients can fill, and its bound."""
 
     name: str
@@ -135,8 +137,8 @@ class TableSnapshot:
     refused: int
 
 
-@attrs.frozen(kw_only=True)
-class RegistrationSnapshot:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class RegistrationSnapshot(FrozenValue):
     """The registration of this broker with name servers."""
 
     topics: int = 0
@@ -146,8 +148,8 @@ class RegistrationSnapshot:
     last_success_ms: int | None = None
 
 
-@attrs.frozen(kw_only=True)
-class SlaveSnapshot:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class SlaveSnapshot(FrozenValue):
     """One slave that is connected to this master."""
 
     address: str
@@ -158,8 +160,8 @@ class SlaveSnapshot:
     sent_bytes: int
 
 
-@attrs.frozen(kw_only=True)
-class MemberSnapshot:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class MemberSnapshot(FrozenValue):
     """A broker with automatic failover, as its coordinator has it."""
 
     state: str  # one of replication.MEMBER_STATES
@@ -173,8 +175,8 @@ class MemberSnapshot:
     etcd_bytes: int = 0
 
 
-@attrs.frozen(kw_only=True)
-class ReplicationSnapshot:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class ReplicationSnapshot(FrozenValue):
     """The state of replication to slaves, and from a master that this broker follows. Counts are since its start."""
 
     slaves: Sequence[SlaveSnapshot]
@@ -187,8 +189,8 @@ class ReplicationSnapshot:
     kept_bytes: int | None = None
 
 
-@attrs.frozen(kw_only=True)
-class Snapshot:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Snapshot(FrozenValue):
     """Everything, at one moment."""
 
     cluster: str
@@ -224,8 +226,8 @@ class Snapshot:
     tables: Sequence[TableSnapshot] = ()
 
 
-@attrs.frozen(kw_only=True)
-class TlsSnapshot:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class TlsSnapshot(FrozenValue):
     """Handshakes of a server, and its certificate."""
 
     handshakes: int
@@ -236,8 +238,8 @@ class TlsSnapshot:
     not_after_s: float | None = None  # when the first certificate of its chain expires, since 1970; None: it has none
 
 
-@attrs.frozen(kw_only=True)
-class NamesrvSnapshot:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class NamesrvSnapshot(FrozenValue):
     """The sizes of a name server's tables, and its counts."""
 
     brokers: int  # live addresses
@@ -252,8 +254,8 @@ class NamesrvSnapshot:
     rss_bytes: int | None = None
 
 
-@attrs.frozen(kw_only=True)
-class QuerySnapshot:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class QuerySnapshot(FrozenValue):
     """A streaming query of Spark."""
 
     is_running: bool
@@ -261,8 +263,8 @@ class QuerySnapshot:
     batch_s: float | None  # None: no batch has ended yet
 
 
-@attrs.frozen(kw_only=True)
-class UnreadSnapshot:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class UnreadSnapshot(FrozenValue):
     """The unread messages of a topic for a streaming query, by queue; a figure may be unknown for some queues."""
 
     query: str
@@ -272,8 +274,8 @@ class UnreadSnapshot:
     ages_s: Sequence[float]
 
 
-@attrs.frozen(kw_only=True)
-class StreamsSnapshot:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class StreamsSnapshot(FrozenValue):
     """The streaming queries of a session."""
 
     queries: Mapping[str, QuerySnapshot]

@@ -64,6 +64,32 @@ def test_a_server_loads_nothing_that_is_not_in_use() -> None:
     assert not within(loaded, unused | OF_EXTRAS | {"asyncio", "click", "difflib", "lark", "prometheus_client"})
 
 
+A_SCRAPE = """
+import socket
+from rocketpy.metrics.address import listen
+from rocketpy.metrics.collector import NamesrvCollector
+from rocketpy.metrics.endpoint import Endpoint
+from rocketpy.metrics.snapshot import NamesrvSnapshot
+snapshot = NamesrvSnapshot(brokers=2, clusters=1, topics=7, connections=3, requests={})
+with Endpoint(listen("127.0.0.1", 0), NamesrvCollector(lambda: snapshot)) as endpoint:
+    with socket.create_connection(("127.0.0.1", endpoint.port)) as client:
+        client.sendall(b"GET /metrics HTTP/1.1\\r\\nAccept: %s\\r\\nAccept-Encoding: gzip\\r\\n\\r\\n")
+        answer = client.makefile("rb").read()
+assert answer.startswith(b"HTTP/1.0 200 OK"), answer
+"""
+PROMETHEUS = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,text/plain;version=0.0.4;q=0.3"
+
+
+def test_a_usual_scrape_loads_no_other_servers_and_encoders() -> None:
+    """Fault: prometheus_client, and the HTTP server that it imports, were 5 MiB of the memory of each broker."""
+    loaded = loaded_by(A_SCRAPE % PROMETHEUS)
+    assert "rocketpy.metrics.scrape" in loaded
+    others = {"prometheus_client", "http", "email", "html", "socketserver", "urllib.request", "wsgiref"}
+    assert not within(loaded, others)
+    other = loaded_by(A_SCRAPE % "application/openmetrics-text;version=1.0.0;escaping=dots")
+    assert "prometheus_client" in other
+
+
 def test_the_arguments_of_a_server_are_read_without_its_settings_and_other_commands() -> None:
     """Fault: Their modules were imported a second time at each start, which took a fifth of its processor time."""
     words = ["standalone", "--port", "1234"]

@@ -49,9 +49,10 @@ def run_name_server(settings: NamesrvSettings) -> int:
 def _serve_metrics(settings: NamesrvSettings, server: NameServer) -> None:
     if settings.rocketpy.metrics_port <= 0:  # a name server has no port of its own choice
         return
-    from rocketpy.metrics import AccessSnapshot, NamesrvSnapshot, TlsSnapshot, process_memory  # only now, only here
-    from rocketpy.metrics.collector import NamesrvCollector
+    from rocketpy.metrics.collector import NamesrvCollector  # only now, only here
     from rocketpy.metrics.endpoint import serve
+    from rocketpy.metrics.process_memory import process_memory
+    from rocketpy.metrics.snapshot import AccessSnapshot, NamesrvSnapshot, TlsSnapshot
 
     def take() -> NamesrvSnapshot:
         memory = process_memory(os.getpid())

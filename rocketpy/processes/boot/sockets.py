@@ -96,8 +96,7 @@ def _metrics_listener(settings: BrokerSettings) -> socket.socket | None:
     host, port, own = settings.rocketpy.metrics_host, settings.rocketpy.metrics_port, settings.server.listen_port
     if port == 0:
         return None
-    from rocketpy.metrics import listen, listen_by_default, port_of
-    from rocketpy.metrics.address import DEFAULT_PORT
+    from rocketpy.metrics.address import DEFAULT_PORT, listen, listen_by_default, port_of
 
     if port != METRICS_PORT_FREE:
         return listen(host, port)

@@ -260,7 +260,7 @@ async def _report_ready(context: WorkerContext, controller: BrokerController, wa
 async def _serve_metrics(listener: socket.socket, measured: Measured, certificates: Certificates | None) -> None:
     """Serve metrics on `listener` from the first connection on, until cancelled.
 
-    Before, nobody needs the endpoint, which is 11 % of idle memory (boot/memory.py).
+    Before, nobody needs the endpoint, which is memory (boot/memory.py).
     """
     await trio.lowlevel.wait_readable(listener)
     token = trio.lowlevel.current_trio_token()

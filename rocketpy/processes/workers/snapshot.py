@@ -22,10 +22,11 @@ from rocketpy.broker.managers.broker_stats import BROKER_GET_NUMS, BROKER_PUT_NU
 from rocketpy.broker.runtime_info import runtime_info
 from rocketpy.config import BrokerSettings
 from rocketpy.errors import StoreError
-from rocketpy.metrics import (
+from rocketpy.metrics.process_memory import MemoryOfProcesses
+from rocketpy.metrics.replication import FOLLOWING_STATES
+from rocketpy.metrics.snapshot import (
     AccessSnapshot,
     MemberSnapshot,
-    MemoryOfProcesses,
     PoolSnapshot,
     QueueSnapshot,
     RegistrationSnapshot,
@@ -39,7 +40,6 @@ from rocketpy.metrics import (
     TransactionSnapshot,
     WorkerSnapshot,
 )
-from rocketpy.metrics.replication import FOLLOWING_STATES
 from rocketpy.native.core import lib
 from rocketpy.reactor.process import NAME_MAX
 from rocketpy.reactor.topology import REPLICATOR, Topology

@@ -13,7 +13,7 @@ from rocketpy.broker.managers import broker_stats
 from rocketpy.broker.pulling.backlog import SYSTEM_GROUPS, Backlog, BacklogMonitor
 from rocketpy.broker.services import BrokerServices
 from rocketpy.codes import version_name
-from rocketpy.metrics import ConsumptionSnapshot, QueueSnapshot, TopicSnapshot
+from rocketpy.metrics.snapshot import ConsumptionSnapshot, QueueSnapshot, TopicSnapshot
 from rocketpy.remoting.bodies.client import ConsumeType, MessageModel
 from rocketpy.remoting.bodies.topic import TopicConfig
 from rocketpy.transport.steps import Steps

@@ -4,12 +4,15 @@ import collections
 
 import attrs
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from rocketpy.config.relations import METRICS_NAMES
 from rocketpy.failover.rules.states import State
-from rocketpy.metrics import (
+from rocketpy.metrics.collector import NAMES, BrokerCollector, NamesrvCollector
+from rocketpy.metrics.counters import PLACES
+from rocketpy.metrics.families import registry_of
+from rocketpy.metrics.replication import FOLLOWING_STATES, MEMBER_STATES
+from rocketpy.metrics.snapshot import (
     AccessSnapshot,
     ConsumptionSnapshot,
     MemberSnapshot,
@@ -27,9 +30,6 @@ from rocketpy.metrics import (
     TransactionSnapshot,
     WorkerSnapshot,
 )
-from rocketpy.metrics.collector import NAMES, BrokerCollector, NamesrvCollector
-from rocketpy.metrics.counters import PLACES
-from rocketpy.metrics.replication import FOLLOWING_STATES, MEMBER_STATES
 from rocketpy.metrics.table import NAMESRV_METRICS, QUEUE_METRICS
 
 RUNTIME = {
@@ -194,9 +194,7 @@ def full_snapshot() -> Snapshot:
 
 def scrape(snapshot: Snapshot) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     """What Prometheus would read: (name, labels sorted) to value."""
-    registry = CollectorRegistry()
-    registry.register(BrokerCollector(lambda: snapshot))
-    text = generate_latest(registry).decode()
+    text = BrokerCollector(lambda: snapshot).text(is_openmetrics=False).decode()
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(text)
@@ -213,7 +211,7 @@ def named(values: dict[tuple[str, tuple[tuple[str, str], ...]], float], name: st
 
 def test_every_declared_metric_is_produced_with_its_labels_and_no_other() -> None:
     """Holds: admin, statistics, metrics and alarms; trap, exporters read code 28 without checks."""
-    families = {family.name: family for family in BrokerCollector(full_snapshot).collect()}
+    families = {family.name: family for family in registry_of(BrokerCollector(full_snapshot)).collect()}
     declared = [metric for rows in NAMES.values() for metric in rows]
     assert families.keys() == {metric.name for metric in declared}
     for metric in declared:
@@ -242,7 +240,7 @@ def test_only_the_chosen_names_are_shown() -> None:
     """A property names them."""
     assert NAMES.keys() == METRICS_NAMES
     for name, rows in NAMES.items():
-        shown = BrokerCollector(full_snapshot, [name]).collect()
+        shown = registry_of(BrokerCollector(full_snapshot, [name])).collect()
         assert {family.name for family in shown} == {metric.name for metric in rows}
 
 
@@ -278,9 +276,8 @@ rocketmq_timing_messages{NODE,topic=""} 0.0
 
 
 def test_values_under_the_names_of_rocketmq_5() -> None:
-    registry = CollectorRegistry()
-    registry.register(BrokerCollector(full_snapshot, ["rocketmq5", "rocketmq5_units"]))
-    shown = samples_of(generate_latest(registry).decode())
+    collector = BrokerCollector(full_snapshot, ["rocketmq5", "rocketmq5_units"])
+    shown = samples_of(collector.text(is_openmetrics=False).decode())
     expected = samples_of(ROCKETMQ5.replace("NODE", 'cluster="c",node_type="broker",node_id="b"'))
     assert len(expected) == 26 and expected - shown == set()
     topics = {dict(labels)["topic"] for name, labels, _ in shown if name == "rocketmq_messages_in_total"}
@@ -397,7 +394,7 @@ def test_the_name_server() -> None:
         tls=TlsSnapshot(handshakes=5, plain=0, refused={"plain": 2}, reloads=1, reload_failures=0, not_after_s=2e9),
         access=AccessSnapshot(accounts=3, refused={"signature": 4}, reload_failures=2, failing_files=1),
     )
-    families = {family.name: family for family in NamesrvCollector(lambda: snapshot).collect()}
+    families = {family.name: family for family in registry_of(NamesrvCollector(lambda: snapshot)).collect()}
     assert families.keys() == {metric.name for metric in NAMESRV_METRICS}
     [sample] = families["rocketpy_namesrv_requests"].samples
     assert (sample.name, sample.labels, sample.value) == (
@@ -411,9 +408,9 @@ def test_the_name_server() -> None:
     assert [(one.labels["result"], one.value) for one in reloads] == [("loaded", 1), ("failed", 0)]
     [refused] = families["rocketpy_namesrv_access_refused"].samples
     assert (refused.labels, refused.value) == ({"reason": "signature"}, 4)
-    public = NamesrvCollector(lambda: attrs.evolve(snapshot, access=None)).collect()
+    public = registry_of(NamesrvCollector(lambda: attrs.evolve(snapshot, access=None))).collect()
     assert {name for name in families if "_access_" in name} == families.keys() - {family.name for family in public}
-    plain = NamesrvCollector(lambda: attrs.evolve(snapshot, tls=None)).collect()
+    plain = registry_of(NamesrvCollector(lambda: attrs.evolve(snapshot, tls=None))).collect()
     assert {name for name in families if "_tls_" in name} == families.keys() - {family.name for family in plain}
 
 

@@ -13,9 +13,10 @@ import attrs
 import pytest
 
 from rocketpy.errors import ConfigError
-from rocketpy.metrics import NamesrvSnapshot, QueueSnapshot, listen, listen_by_default, port_of
+from rocketpy.metrics.address import listen, listen_by_default, port_of
 from rocketpy.metrics.collector import NamesrvCollector, QueueCollector
 from rocketpy.metrics.endpoint import SCRAPES_MAX, Endpoint, serve
+from rocketpy.metrics.snapshot import NamesrvSnapshot, QueueSnapshot
 from rocketpy.tls import client_context, server_context
 from tests.support.certificates import Authority, tls_config
 from tests.support.waiting import wait_until
@@ -148,7 +149,7 @@ def test_a_client_that_sends_a_byte_now_and_then_is_closed(
 
 
 def scrape_threads() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if "process_request_thread" in thread.name]
+    return [thread for thread in threading.enumerate() if "_serve_scrape" in thread.name]
 
 
 @pytest.mark.parametrize("has_tls", [False, True])

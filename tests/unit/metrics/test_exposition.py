@@ -10,16 +10,16 @@ import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.utils import floatToGoString
 
-from rocketpy.metrics import ConsumptionSnapshot, Snapshot, TopicSnapshot
 from rocketpy.metrics.collector import BrokerCollector, RowCollector
 from rocketpy.metrics.counters import Kind
 from rocketpy.metrics.endpoint import serve
-from rocketpy.metrics.exposition import number
+from rocketpy.metrics.exposition import number, usual_form
+from rocketpy.metrics.families import registry_of
 from rocketpy.metrics.metric import Metric
+from rocketpy.metrics.snapshot import ConsumptionSnapshot, Snapshot, TopicSnapshot
 
 from .test_collector import full_snapshot
 
@@ -32,14 +32,13 @@ ACCEPTED = ["", "*/*", "text/plain;version=0.0.4", "application/openmetrics-text
 
 
 def theirs(collector: RowCollector[Snapshot], accept: str) -> str:
-    registry = CollectorRegistry()
-    registry.register(collector)
-    return choose_encoder(accept)[0](registry).decode()
+    return choose_encoder(accept)[0](registry_of(collector)).decode()
 
 
 def ours(collector: RowCollector[Snapshot], accept: str) -> str:
-    encoder, content_type = choose_encoder(accept)
-    return collector.text(encoder, is_openmetrics="openmetrics" in content_type).decode()
+    form = usual_form(accept)
+    assert form is not None
+    return collector.text(is_openmetrics=form.is_openmetrics).decode()
 
 
 def families(text: str) -> list[str]:
@@ -91,6 +90,25 @@ def test_numbers(value: float) -> None:
 )
 def test_numbers_at_the_bounds_of_the_short_form(value: float) -> None:
     assert number(value) == floatToGoString(value)
+
+
+KINDS = ["application/openmetrics-text", "text/plain", "text/html", "*/*", " text/plain "]
+PARAMETERS = ["version=1.0.0", "version=0.0.4", "version=", "version=0", "version=2.0.0", "escaping=dots", "q=0.5"]
+PARAMETERS += ["escaping=allow-utf-8", "escaping=underscores", "escaping=values", "escaping=unknown", "version"]
+PARTS = st.tuples(st.sampled_from(KINDS), st.lists(st.sampled_from(PARAMETERS)))
+
+
+@given(st.lists(PARTS.map(lambda part: ";".join([part[0], *part[1]]))).map(",".join))
+def test_a_form_that_is_written_here_is_the_one_that_prometheus_client_chooses(accept: str) -> None:
+    form = usual_form(accept)
+    if form is not None:
+        encoder, content_type = choose_encoder(accept)
+        assert form.content_type == content_type
+        assert form.is_openmetrics is encoder(registry_of(BrokerCollector(full_snapshot))).endswith(b"# EOF\n")
+
+
+def test_what_prometheus_asks_for_is_written_here() -> None:
+    assert all(usual_form(accept) is not None for accept in ACCEPTED)
 
 
 def answer(port: int, path: str = "/metrics", **headers: str) -> tuple[str, str]:

@@ -3,8 +3,7 @@
 import os
 from pathlib import Path
 
-from rocketpy.metrics import MemoryOfProcesses, ProcessMemory, process_memory
-from rocketpy.metrics.process_memory import PAGE_SIZE, PSS_AGE_S
+from rocketpy.metrics.process_memory import PAGE_SIZE, PSS_AGE_S, MemoryOfProcesses, ProcessMemory, process_memory
 
 
 def test_our_own() -> None:
