@@ -29,7 +29,6 @@ Source: RocketMQ 4.9 `PlainPermissionManager#load`, `#buildPlainAccessResource`,
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterator
 from typing import Any
 
@@ -187,6 +186,8 @@ def _version(entries: list[Entry]) -> DataVersion | None:
 def _unknown(members: dict[str, Entry], known: Collection[str]) -> Iterator[str]:
     for key, entry in members.items():
         if key not in known:
+            import difflib  # only a mistake needs it
+
             near = difflib.get_close_matches(key, known, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
             yield f"{entry.file}:{entry.line}: the key {key[:40]!r} is not known and has no effect{hint}"

@@ -28,7 +28,8 @@ LOOK_S = 1.0
 DAY_S = 86_400
 EXPIRES_SOON_DAYS = 14
 _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
-_TIMES = {0x17: "%y%m%d%H%M%SZ", 0x18: "%Y%m%d%H%M%SZ"}  # UTCTime, GeneralizedTime
+_UTC_TIME, _GENERALIZED_TIME = 0x17, 0x18
+_FIRST_SHORT_YEAR = 1950  # RFC 5280, 4.1.2.5.1: the years of two digits are those of 1950 to 2049
 _VERSION = 0xA0
 
 
@@ -147,7 +148,19 @@ def _not_after_s(der: bytes) -> float:
     (certificate,) = _values(der)
     fields = [field for field in _values(next(_values(certificate[1]))[1]) if field[0] != _VERSION]
     _, (tag, text) = _values(fields[3][1])
-    return datetime.strptime(text.decode(), _TIMES[tag]).replace(tzinfo=UTC).timestamp()
+    return _moment(tag, text.decode()).timestamp()
+
+
+def _moment(tag: int, text: str) -> datetime:
+    """Read a time of a certificate, [YY]YYMMDDhhmmssZ. (strptime would load two modules more.) Raises: ValueError."""
+    digits, year_size = text.removesuffix("Z"), {_UTC_TIME: 2, _GENERALIZED_TIME: 4}.get(tag, 0)
+    if text == digits or len(digits) != year_size + 10 or not (digits.isascii() and digits.isdigit()):
+        raise ValueError(f"{text} is no time of a certificate")
+    year = int(digits[:year_size])
+    if tag == _UTC_TIME:
+        year = _FIRST_SHORT_YEAR + (year - _FIRST_SHORT_YEAR) % 100
+    month, day, hour, minute, second = (int(digits[at : at + 2]) for at in range(year_size, len(digits), 2))
+    return datetime(year, month, day, hour, minute, second, tzinfo=UTC)
 
 
 def _values(der: bytes) -> Iterator[tuple[int, bytes]]:

@@ -90,6 +90,10 @@ def test_a_usual_scrape_loads_no_other_servers_and_encoders() -> None:
     assert "prometheus_client" in other
 
 
+def test_certificates_are_read_without_a_library_of_dates() -> None:
+    assert not within(loaded_by("import rocketpy.tls, rocketpy.acl.files"), {"_strptime", "calendar", "difflib"})
+
+
 def test_the_arguments_of_a_server_are_read_without_its_settings_and_other_commands() -> None:
     """Fault: Their modules were imported a second time at each start, which took a fifth of its processor time."""
     words = ["standalone", "--port", "1234"]

@@ -13,7 +13,7 @@ import trustme
 
 from rocketpy.errors import ConfigError
 from rocketpy.tls import Certificates
-from rocketpy.tls.certificates import not_after_s
+from rocketpy.tls.certificates import _moment, not_after_s
 from tests.support.cases import cases
 from tests.support.certificates import Authority, Issued, tls_config
 
@@ -143,6 +143,16 @@ def test_times_are_those_that_openssl_reads(tmp_path: Path) -> None:
     authority = tmp_path / "authority.pem"
     trustme.CA().cert_pem.write_to_path(authority)
     assert not_after_s(authority) > time.time() + 3650 * DAY_S
+
+
+def test_what_is_no_time_of_a_certificate() -> None:
+    short, long = "260228000000Z", "20260228000000Z"
+    for tag, text in ((0x17, "260229000000Z"), (0x17, long), (0x18, short), (0x16, short)):
+        with pytest.raises(ValueError, match=r"day|time of a certificate"):
+            _moment(tag, text)
+    for text in ("260228000000", "2602280000+0Z", "26022800000Z", "2602280000\u0661\u0661Z", "Z", ""):
+        with pytest.raises(ValueError, match="time of a certificate"):
+            _moment(0x17, text)
 
 
 @cases("cut", [*range(0, 400, 7), 401])
