@@ -46,6 +46,12 @@ class AccessControl:
         self._processor = processor
         self._hashing = trio.CapacityLimiter(1)
 
+    def refresh(self) -> None:
+        """Read changed files now."""
+        accounts = self._files.poll()
+        if accounts is not None:
+            self._validator.accounts = accounts
+
     async def process(self, request: RemotingCommand, channel: Channel) -> Response:
         """The answer of the processor, or a refusal."""
         check, host = self._validator.check, channel.peer.host
@@ -62,9 +68,7 @@ class AccessControl:
         return Duty("loading changed accounts", POLL_INTERVAL_S, self._poll)
 
     async def _poll(self) -> None:
-        accounts = await trio.to_thread.run_sync(self._files.poll)
-        if accounts is not None:
-            self._validator.accounts = accounts
+        await trio.to_thread.run_sync(self.refresh)
 
     def statistics(self) -> AccessStatistics:
         """Plain numbers; safe to read from another thread."""

@@ -39,8 +39,14 @@ class KVConfigManager:
         Raises:
             ConfigError: the file is damaged and so is its backup. (The reference starts empty, and overwrites it.)
         """
+        manager = cls(path)
+        manager.reload()
+        return manager
+
+    def reload(self) -> None:
+        """Read the file again, before anything is served. Raises: as `load`."""
         try:
-            return cls(path, read_with_backup(path, decode_table))
+            self._table = read_with_backup(self._path, decode_table) or {}
         except (ValueError, OSError) as exc:
             raise ConfigError(f"cannot read the key-value table: {exc}", key="kvConfigPath") from exc
 

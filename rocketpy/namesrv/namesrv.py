@@ -103,6 +103,18 @@ class NameServer:
         self.port = settings.server.listen_port
         self._scanned_at_s = -math.inf
 
+    def refresh(self) -> None:
+        """Read the files again that have changed since: in a worker that was forked later, before it serves.
+
+        Raises:
+            ConfigError: the key-value table is damaged.
+        """
+        self._kv.reload()
+        if self.tls is not None:
+            self.tls.refresh()
+        if self._access is not None:
+            self._access.refresh()
+
     @property
     def settings(self) -> NamesrvSettings:
         """The current settings; run-time updates replace them."""

@@ -73,6 +73,11 @@ class Certificates:
             self.reload()
         return self.context
 
+    def load_changed(self) -> None:
+        """Load the files if they are others than at the last try: in a process that begins, without a second look."""
+        if self._look() != self._tried:
+            self.reload()
+
     def reload(self) -> None:
         """Read the files again. If they cannot be used, new connections go on with the context there is.
 

@@ -129,6 +129,10 @@ class TlsAcceptor:
         """The context of new connections; safe to read from another thread."""
         return self._certificates.context
 
+    def refresh(self) -> None:
+        """Load the files now if they have changed since they were loaded. A second look cannot be waited for."""
+        self._certificates.load_changed()
+
     def statistics(self) -> TlsStatistics:
         return self._counts.statistics(self._certificates)
 

@@ -71,12 +71,18 @@ def _serve_metrics(settings: NamesrvSettings, server: NameServer) -> None:
 
 
 def namesrv_spec(settings: NamesrvSettings, listeners: Mapping[str, socket.socket]) -> WorkerSpec:
-    """A name server as a worker; its listeners are opened before the fork, so that a restart loses no connection."""
+    """A name server as a worker; its listeners are opened before the fork, so that a restart loses no connection.
+
+    So are its files read: what a child makes takes pages of its own (memory.py).
+
+    Raises:
+        ConfigError: one of the files cannot be used.
+    """
     return WorkerSpec(
         name=NAMESRV,
         role=NAMESRV,
         block=WorkerBlock(NAMESRV, 255),
-        main=NamesrvMain(settings, listeners),
+        main=NamesrvMain(NameServer(settings), listeners),
         keep_fds=tuple(listener.fileno() for listener in listeners.values()),
         stop_phase=StopPhase.SELECTORS,
     )
@@ -86,7 +92,7 @@ def namesrv_spec(settings: NamesrvSettings, listeners: Mapping[str, socket.socke
 class NamesrvMain:
     """`main` of the name server worker."""
 
-    settings: NamesrvSettings
+    server: NameServer
     listeners: Mapping[str, socket.socket]
 
     def __call__(self, context: WorkerContext) -> None:
@@ -94,7 +100,8 @@ class NamesrvMain:
             trio.run(self._run, context)
 
     async def _run(self, context: WorkerContext) -> None:
-        server = NameServer(self.settings)
+        server = self.server
+        server.refresh()
         async with trio.open_nursery() as nursery:
             await nursery.start(server.run, await server.listen(self.listeners))
             context.report_ready()

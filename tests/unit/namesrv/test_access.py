@@ -168,3 +168,22 @@ def test_a_server_has_it_if_it_is_on(file: Path) -> None:
     found = on.statistics().access
     assert found is not None and found.accounts == 3
     assert [duty.interval_s for duty in on.duties() if "accounts" in duty.name] == [5.0]
+
+
+def test_a_worker_that_is_forked_later_has_the_accounts_of_the_moment(file: Path) -> None:
+    """The files were read before the fork, and a restart comes any time later."""
+    access = control(file)
+    write(file, ACCOUNTS.replace("broker-a", "broker-b"))
+    access.refresh()
+    assert ask(access, REGISTER, "broker-b") == ""
+    write(file, "accounts: [")
+    access.refresh()
+    assert ask(access, REGISTER, "broker-b") == ""
+
+
+def test_a_refreshed_server_has_refreshed_accounts(file: Path) -> None:
+    found = server(file)
+    write(file, "accounts: []")
+    found.refresh()
+    access = found.statistics().access
+    assert access is not None and access.accounts == 0

@@ -32,9 +32,11 @@ def settings_in(directory: Path, port: int = 0) -> NamesrvSettings:
 
 
 @asynccontextmanager
-async def serving(directory: Path) -> AsyncIterator[tuple[NameServer, RemotingClient, str]]:
+async def serving(
+    directory: Path, server: NameServer | None = None
+) -> AsyncIterator[tuple[NameServer, RemotingClient, str]]:
     """A name server, a client, and the address."""
-    server = NameServer(settings_in(directory))
+    server = server or NameServer(settings_in(directory))
     listeners = await server.listen()
     async with trio.open_nursery() as nursery:
         await nursery.start(server.run, listeners)
@@ -209,6 +211,25 @@ def test_an_address_that_is_not_ours(tmp_path: Path) -> None:
     settings = attrs.evolve(settings, server=attrs.evolve(settings.server, bind_address="203.0.113.1"))
     with pytest.raises(ConfigError, match=r"^bindAddress: cannot listen on 203\.0\.113\.1:0"):
         trio.run(NameServer(settings).listen)
+
+
+def test_a_worker_that_is_forked_later_has_the_key_value_table_of_the_moment(tmp_path: Path) -> None:
+    """The file was read before the fork, and a restart comes any time later."""
+    made_before = NameServer(settings_in(tmp_path))
+    fields = {"namespace": "N", "key": "k"}
+
+    async def value(server: NameServer | None, code: RequestCode, **more: str) -> str | None:
+        async with serving(tmp_path, server) as (_, client, address):
+            request = RemotingCommand.request(code, ext_fields=fields | more)
+            return ((await client.invoke(address, request, 5)).ext_fields or {}).get("value")
+
+    trio.run(lambda: value(None, RequestCode.PUT_KV_CONFIG, value="v"))
+    assert trio.run(value, made_before, RequestCode.GET_KV_CONFIG) is None
+    made_before.refresh()
+    assert trio.run(value, made_before, RequestCode.GET_KV_CONFIG) == "v"
+    (tmp_path / "kv.json").write_text("{")
+    with pytest.raises(ConfigError, match="kvConfigPath"):
+        made_before.refresh()
 
 
 def test_a_damaged_key_value_table_stops_the_start(tmp_path: Path) -> None:

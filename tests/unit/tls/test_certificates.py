@@ -108,6 +108,20 @@ def test_authorities_are_watched_too(authority: Authority, tmp_path: Path) -> No
     assert certificates.context.cert_store_stats()["x509_ca"] == 2
 
 
+def test_a_process_that_begins_loads_what_has_changed_at_once(authority: Authority) -> None:
+    """The files were read before the fork: the first connection of a restarted worker gets the new certificate."""
+    used, new = authority.issue(days=20), authority.issue(days=300)
+    certificates = of_server(used)
+    before = certificates.context
+    certificates.load_changed()
+    assert certificates.context is before
+    used.replace(new)
+    certificates.load_changed()
+    assert certificates.context is not before and certificates.reloads == 1
+    certificates.load_changed()
+    assert certificates.reloads == 1 and not looked(certificates)
+
+
 def test_a_caller_may_have_no_certificate(authority: Authority) -> None:
     certificates = Certificates.of_client(tls_config(authority.trusting()))
     assert certificates.days_left(0) is None and not looked(certificates)
