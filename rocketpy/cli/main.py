@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rocketpy.processes.boot.serving import Deliver, Order
 
 SERVERS = ("standalone", "broker", "namesrv")
+LARGE_BYTES = 131_072  # malloc's own limit, before it raises it
 INFORMATION = {"-h", "--help", "--version"}  # arguments that start no server
 # In the order of their dependencies: what is imported between two looks at the child should be little.
 IMPORTED_MEANWHILE = {
@@ -73,13 +74,28 @@ def _serve(command: str, program: str) -> int:
     linecache.cache = WithoutGeneratedText()
     child = _Child(lambda deliver: _read_arguments(command, program, deliver))
     if not INFORMATION & set(sys.argv):
-        child.import_meanwhile(IMPORTED_MEANWHILE[command == "namesrv" or sys.argv[1:2] == ["namesrv"]])
+        is_alone = command == "namesrv" or sys.argv[1:2] == ["namesrv"]
+        if not is_alone:
+            keep_large_blocks_apart()
+        child.import_meanwhile(IMPORTED_MEANWHILE[is_alone])
     order, status = child.wait()
     if order is None:
         return status  # help or an error was printed
     from rocketpy.processes.boot.serving import exit_status
 
     return exit_status(order.run)
+
+
+def keep_large_blocks_apart() -> None:
+    """From now on a large block has a memory mapping of its own, however many were freed before.
+
+    In the heap it would leave a hole. A worker's table of the core that fits into the hole is zeroed as a whole, and so
+    takes memory as a whole, while one with a mapping takes memory as it is used: 3 % of idle memory (boot/memory.py).
+    """
+    with contextlib.suppress(ImportError):  # reported later, where the core is needed
+        from rocketpy.native.core import lib
+
+        lib.rp_process_memory_map_blocks(LARGE_BYTES)
 
 
 class WithoutGeneratedText(dict[str, Any]):

@@ -12,10 +12,13 @@ Each step is measured by what it costs to leave it out. One that gains less than
     few headers are compiled, trio is there     schema.py, trio_stream.py        memory +2 %
     the parser of filters is imported late      filter/parser.py                 CPU +12 %, memory +4 %
     metrics are imported at the first scrape    workers/manager.py               memory +11 %, CPU +3 %
+    a scrape imports no other HTTP server       metrics/scrape.py, families.py   memory +5 % (*)
+    a name server reads its files before        boot/namesrv.py                  memory +3 % (*)
     a slave's connection starts a replicator    worker_list.py, starts_on        memory +4 %
     replication and failover are imported late  worker_list.py, member.py        time +4 %, memory +3 %
     simple workers are forked from C            reactor/worker_spec.py           memory +6 %
     no large block lies in the heap             share_memory                     memory +4 %
+    nor does one while modules are imported     cli/main.py                      memory +3 % (*)
     what was imported is frozen                 share_memory                     memory +36 %
     pages of libraries are dropped              share_memory                     memory +4 % (CPU -4 %)
     a guardian imports for its process trees    member.py                        memory of a member +7 %
@@ -23,11 +26,14 @@ Each step is measured by what it costs to leave it out. One that gains less than
 
 Medians of 15 starts of `rocketpy standalone` each, in turns (of a member seven, 77 MiB; on a store of 1 GiB and 800
 queues 24, and the shortest of them). Memory is the summed PSS of the processes without the store's files, 58 MiB; CPU
-is 0.42 s of all of them up to the first acknowledged send, which comes after 0.38 s.
+is 0.42 s of all of them up to the first acknowledged send, which comes after 0.38 s. (*): of a broker with everything
+on, which has been scraped (bench/idle.py), 72 MiB.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import gc
 import mmap
 import re
@@ -35,6 +41,7 @@ import re
 from rocketpy.native.core import ffi, lib
 
 MAPPED_BYTES = 32_768  # blocks from this size on; tables of the core of this size begin as zeros
+M_ARENA_MAX = -8  # malloc.h
 _MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (.*)")
 _IS_CODE_OR_CONSTANTS = re.compile(r"r-[-x]p \S+ \S+ [1-9]\d* +/")
 
@@ -49,9 +56,17 @@ def share_memory() -> None:
     of the TLS library, say).
     """
     gc.freeze()
+    _use_one_arena()
     lib.rp_process_memory_map_blocks(MAPPED_BYTES)
     for start, size in _clean_file_mappings():
         lib.madvise(ffi.cast("void *", start), size, mmap.MADV_DONTNEED)
+
+
+def _use_one_arena() -> None:
+    """Let the threads of a worker share one heap. Each of a few would keep some hundred KiB for the next time; they are
+    too few to wait for each other."""
+    with contextlib.suppress(AttributeError):  # musl has one heap anyway
+        ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
 
 
 def _clean_file_mappings() -> list[tuple[int, int]]:
