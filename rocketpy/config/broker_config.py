@@ -307,6 +307,13 @@ class BrokerConfig(FilterConfig):
         unit="ms",
         at_most=LONG_MAX,
     )
+    wait_time_mills_in_admin_broker_queue: int = setting(
+        5_000,
+        "waitTimeMillsInAdminBrokerQueue",
+        "Age at which a waiting request of the pool `admin` gets SYSTEM_BUSY (of 5.x).",
+        unit="ms",
+        at_most=LONG_MAX,
+    )
     start_accept_send_request_time_stamp: int = setting(
         0,
         "startAcceptSendRequestTimeStamp",

@@ -89,6 +89,11 @@ class PoolQueue(Generic[_W]):
         self._add(turn, -1, -request.size)
         return request
 
+    def keep_turn(self, sender: int) -> None:
+        """The connection has the next turn as well: its request was refused for its age, at no cost."""
+        if sender in self._turns:
+            self._turns.move_to_end(sender, last=False)
+
     def hold(self, request: _W) -> None:
         """Put a request back that was taken: it is the next of its connection, which has no turn until `release`."""
         assert self.pool.tasks == 1, "else the next request of the connection may be taken already"

@@ -150,7 +150,13 @@ def broker_pools(settings: BrokerSettings) -> PoolTable:
             ),
             Pool(name="reply", codes=_REPLY_CODES, tasks=4, queue_max=broker.reply_thread_pool_queue_capacity),
             Pool(name="send_back", codes=(code.CONSUMER_SEND_MSG_BACK,), tasks=4, queue_max=10_000),
-            Pool(name="admin", codes=_ADMIN_CODES, tasks=4, queue_max=10_000),
+            Pool(
+                name="admin",
+                codes=_ADMIN_CODES,
+                tasks=4,
+                queue_max=10_000,
+                wait_max_ms=age(broker.wait_time_mills_in_admin_broker_queue),
+            ),
         )
     )
 

@@ -439,6 +439,7 @@ class RequestServer:
         if wait_max_ms is not None and waited_ms > wait_max_ms:
             self.block.add(lib.RP_COUNT_BUSY)
             self._answer(job, RemotingCommand.response(ResponseCode.SYSTEM_BUSY, too_old(waited_ms, len(queue))))
+            queue.keep_turn(job.sender)  # those behind it that are too old as well do not wait for one turn each
             return None
         access = self.handlers.access
         if access is not None and job.rest is None and not job.is_allowed:

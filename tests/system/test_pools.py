@@ -1,10 +1,14 @@
-"""Three pull and three query workers with the client as users have it: messages are sent, consumed and queried."""
+"""Three pull and three query workers with the client as users have it: messages are sent, consumed and queried. A
+connection with thousands of admin requests ends its own, not those of another connection."""
 
 from __future__ import annotations
 
 import re
+import threading
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import trio
@@ -15,12 +19,14 @@ from rocketpy.client.messages import Message, ReceivedMessage
 from rocketpy.client.options import START_FIRST, ProducerOptions, PushOptions
 from rocketpy.client.producer import Producer
 from rocketpy.client.push_consumer import PushConsumer
-from rocketpy.codes import RequestCode
+from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.remoting.command import RemotingCommand
 from tests.support.broker import RunningBroker, free_ports, running_broker
+from tests.support.large_cluster import write_tables
 from tests.support.wire import Wire, until
 
 MESSAGES = 60
+PIPELINED = 4_000
 
 
 @pytest.fixture(scope="module")
@@ -84,3 +90,29 @@ def test_code_28_shows_that_nothing_waits(broker: RunningBroker) -> None:
     with Wire.open(broker.port) as wire:
         answer = wire.ask(RemotingCommand.request(RequestCode.GET_BROKER_RUNTIME_INFO))
     assert b'"queryThreadPoolQueueSize":"0"' in (answer.body or b"").replace(b" ", b"")
+
+
+def test_thousands_of_expensive_admin_requests_of_one_connection_are_refused_by_age(tmp_path: Path) -> None:
+    """Another connection is served meanwhile: its request waits for one turn.
+    Fault: Pipelined admin requests were all served, however long it took, and kept the console out for minutes."""
+    write_tables(tmp_path / "store", 3_000, 0)
+    codes: Counter[int] = Counter()
+    with (
+        running_broker({"waitTimeMillsInAdminBrokerQueue": "1000"}, store=tmp_path / "store") as running,
+        Wire.open(running.port) as greedy,
+        Wire.open(running.port) as other,
+    ):
+        request = RemotingCommand.request(RequestCode.GET_ALL_TOPIC_CONFIG)
+
+        def read_all() -> None:
+            for _ in range(PIPELINED):
+                answer = greedy.read()
+                codes[answer.code] += 1
+                assert answer.code == 0 or (answer.remark or "").startswith("[TIMEOUT_CLEAN_QUEUE]"), answer
+
+        reader = threading.Thread(target=read_all)
+        reader.start()
+        greedy.tell(*(RemotingCommand.request(RequestCode.GET_ALL_TOPIC_CONFIG) for _ in range(PIPELINED)))
+        until(lambda: other.ask(request).code == 0, "an answer to the other connection")
+        reader.join()
+    assert codes.total() == PIPELINED and codes[0] > 0 and codes[ResponseCode.SYSTEM_BUSY] > 0, codes

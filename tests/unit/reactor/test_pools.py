@@ -62,10 +62,15 @@ def test_the_codec_is_told_what_does_not_go_to_the_manager() -> None:
 
 
 def test_what_the_settings_say_bounds_the_pools() -> None:
-    broker = BrokerConfig(query_thread_pool_queue_capacity=7, wait_time_mills_in_heartbeat_queue=8)
+    broker = BrokerConfig(
+        query_thread_pool_queue_capacity=7,
+        wait_time_mills_in_heartbeat_queue=8,
+        wait_time_mills_in_admin_broker_queue=9,
+    )
     table = broker_pools(BrokerSettings(broker=broker))
     assert table.pool("query").queue_max == 7
     assert table.pool("client").wait_max_ms == 8
+    assert table.pool("admin").wait_max_ms == 9 and TABLE.pool("admin").wait_max_ms == 5_000
     patient = broker_pools(BrokerSettings(broker=attrs.evolve(broker, broker_fast_failure_enable=False)))
     assert {pool.wait_max_ms for pool in patient.pools} == {None}
 

@@ -26,7 +26,7 @@ from rocketpy.remoting.fast_path import PullRequest, SendRequest, Traffic
 from rocketpy.remoting.frame import SerializeType
 from rocketpy.remoting.limits import PoolLoad
 from tests.support import ring_messages
-from tests.support.request_bench import CONNECTION, OTHER, Bench, Handler, complete
+from tests.support.request_bench import CONNECTION, NOW_NS, OTHER, Bench, Handler, complete
 
 
 async def ok(request: RemotingCommand, channel: Channel) -> RemotingCommand:
@@ -150,6 +150,51 @@ def test_what_has_waited_too_long_is_answered_busy(open_bench: Callable[..., Ben
         assert second.remark == (
             "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, period in queue: 101ms, size of queue: 0"
         )
+
+    bench.run(scene)
+
+
+def test_no_wait_is_longer_however_many_requests_a_connection_has_sent(open_bench: Callable[..., Bench]) -> None:
+    """Each request takes a tenth of the limit, and two connections have sent 60 and 30. Each is served in its turn as
+    long as its requests are young enough; then all that have waited too long are refused before another is served.
+    Fault: Pipelined admin requests were all served, however long it took, and kept the console out for minutes."""
+    limit_ms, cost_ms = 1000, 100
+
+    async def work(request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        bench.clock[0] += cost_ms * 1_000_000
+        return RemotingCommand.response(0)
+
+    bench = open_bench({1: work}, pools=(Pool(name="admin", tasks=1, queue_max=999, wait_max_ms=limit_ms),))
+
+    async def scene() -> None:
+        bench.clock[0] = NOW_NS
+        for opaque in range(60):
+            bench.request(1, opaque)
+        for opaque in range(60, 90):
+            bench.request(1, opaque, connection=OTHER)
+        await complete()
+        replies = [one for one in bench.replies() if isinstance(one, RemotingCommand)]
+        assert len({one.opaque for one in replies}) == len(replies) == 90
+        assert [one.opaque for one in replies if one.code == 0] == [0, 60, 1, 61, 2, 62, 3, 63, 4, 64, 5]
+        assert bench.clock[0] - NOW_NS <= (limit_ms + cost_ms) * 1_000_000
+
+    bench.run(scene)
+
+
+def test_refusals_of_one_connection_do_not_wait_for_turns_of_others(open_bench: Callable[..., Bench]) -> None:
+    bench = open_bench(PROCESSORS, pools=(Pool(name="admin", tasks=1, queue_max=999, wait_max_ms=100),))
+
+    async def scene() -> None:
+        for opaque in range(4):
+            bench.request(1, opaque, waited_ms=101)
+        bench.request(1, 4)
+        for opaque in range(10, 14):
+            bench.request(1, opaque, connection=OTHER)
+        await complete()
+        assert [(one.opaque, one.code) for one in bench.replies()] == [
+            *((number, 2) for number in range(4)),
+            *((number, 0) for number in (4, 10, 11, 12, 13)),
+        ]
 
     bench.run(scene)
 
