@@ -90,6 +90,14 @@ class Broker:
     def pss_mib(self) -> float:
         return proc.pss_mib(self.roots, self.store)
 
+    def process_names(self) -> dict[int, str]:
+        """Return the names of its processes by id: the titles of workers; any other is the supervisor."""
+        found = {}
+        for pid in (pid for root in self.roots for pid in proc.tree(root)):
+            title = proc.command_name(pid)
+            found[pid] = title.removeprefix("rocketpy: ") if title.startswith("rocketpy: ") else "supervisor"
+        return found
+
     def control(self) -> Control:
         return Control(HOST, self.port, source=self.control_from)
 

@@ -25,11 +25,12 @@ import attrs
 import click
 
 from rocketpy.bench import proc
-from rocketpy.bench.own_broker import python_path, start_process, stop_process, tail
+from rocketpy.bench.own_broker import HOST, free_ports, python_path, start_process, stop_process, tail
 from tests.support.large_cluster import QUEUES, write_tables
 
 from . import report
-from .brokers import HOST, Broker, boot, free_ports, work_directory
+from .brokers import Broker, boot, work_directory
+from .report import Row
 
 TOPICS, GROUPS = 10_000, 2_000
 START_S = 60.0  # in which the console reads all names for the first time
@@ -40,25 +41,6 @@ LISTEN_TIMEOUT_S = 60.0
 PAGE_BAR_S, WORKER_BAR = 1.0, 2.0  # seconds; percent of a core
 ASSET = re.compile(r'(?:href|src)="(/static/[^"]+)"')
 NAMES_SHOWN = re.compile(r"(\d[\d\s]*\d) found")
-
-
-@attrs.frozen
-class Row:
-    """A figure and its bar."""
-
-    what: str
-    value: float
-    unit: str
-    bar: float | None = None
-
-    @property
-    def holds(self) -> bool:
-        return self.bar is None or self.value <= self.bar
-
-    @property
-    def cells(self) -> tuple[str, ...]:
-        bar = "" if self.bar is None else f"≤ {self.bar:g} {self.unit}"
-        return self.what, f"{self.value:.3g} {self.unit}", bar, ("holds" if self.holds else "missed") if bar else ""
 
 
 @attrs.frozen
@@ -77,10 +59,8 @@ class Window:
 def cpu_by_process(broker: Broker) -> dict[str, float]:
     """Return the CPU seconds of each process of the broker, without those of children; workers of one name together."""
     found: dict[str, float] = {}
-    for pid in (pid for root in broker.roots for pid in proc.tree(root)):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            name = (Path("/proc") / str(pid) / "comm").read_text().strip()
-            found[name] = found.get(name, 0.0) + proc.own_cpu_s(pid)
+    for pid, name in broker.process_names().items():
+        found[name] = found.get(name, 0.0) + proc.own_cpu_s(pid)
     return found
 
 

@@ -20,10 +20,12 @@ import trustme
 
 from rocketpy.bench import proc
 from rocketpy.bench.load import Load, Mode, Workload
+from rocketpy.bench.own_broker import HOST, free_ports
 
 from . import report
-from .brokers import HOST, ROOT, Broker, boot, free_ports, work_directory
-from .metrics import ALL_NAMES, PROMETHEUS_S, Row, every, scraper
+from .brokers import ROOT, Broker, boot, work_directory
+from .metrics import ALL_NAMES, PROMETHEUS_S, every, scraper
+from .report import Row
 from .tls import TLS_SETTINGS, write_certificate
 
 TOPIC, QUEUES, MESSAGES = "bench_idle", 8, 200
@@ -85,26 +87,16 @@ def use(broker: Broker) -> None:
                 )
 
 
-def names(broker: Broker) -> dict[int, str]:
-    """Return the names of a broker's processes by id: the titles of workers; any other is the supervisor."""
-    found = {}
-    for root in broker.roots:
-        for pid in proc.tree(root):
-            title = proc.command_name(pid)
-            found[pid] = title.removeprefix("rocketpy: ") if title.startswith("rocketpy: ") else "supervisor"
-    return found
-
-
 def measure(broker: Broker, seconds: float) -> dict[str, Figures]:
     """Return the figures of each process, by its name."""
-    processes = names(broker)
+    processes = broker.process_names()
     before = {pid: (proc.own_cpu_s(pid), proc.wakes(pid)) for pid in processes}
     began_s = time.monotonic()
     time.sleep(seconds)
     elapsed_s = time.monotonic() - began_s
     after = {pid: (proc.own_cpu_s(pid), proc.wakes(pid)) for pid in processes}
     broker.check_alive()
-    if names(broker) != processes:
+    if broker.process_names() != processes:
         raise click.ClickException("a process was replaced")
     pss_kib = proc.pss_kib_by_process(broker.roots, [broker.store])
     return {

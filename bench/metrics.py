@@ -18,14 +18,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import attrs
 import click
 
 from rocketpy.bench import proc
 from rocketpy.bench.load import Load, Mode, Workload
+from rocketpy.bench.own_broker import HOST, free_ports
 
 from . import report
-from .brokers import HOST, Broker, boot, free_ports, work_directory
+from .brokers import Broker, boot, work_directory
+from .report import Row
 
 TOPIC, QUEUES = "bench_metrics", 16
 WORKLOAD = Workload(Mode.SEND, 64, 64, 1024)
@@ -42,26 +43,6 @@ ASKED = {  # by Prometheus 2.49 and later
 }
 
 Scraped = tuple[Broker, Callable[[], bytes]]
-
-
-@attrs.frozen
-class Row:
-    """A figure and its bar."""
-
-    what: str
-    value: float
-    unit: str
-    bar: float | None = None
-    is_least: bool = False  # the bar is the least that the figure may be, not the most
-
-    @property
-    def holds(self) -> bool:
-        return self.bar is None or (self.value >= self.bar if self.is_least else self.value <= self.bar)
-
-    @property
-    def cells(self) -> tuple[str, ...]:
-        bar = "" if self.bar is None else f"{'≥' if self.is_least else '≤'} {self.bar:g}"
-        return self.what, f"{self.value:.3g} {self.unit}", bar, ("holds" if self.holds else "missed") if bar else ""
 
 
 def fill_tables(directory: Path) -> None:

@@ -10,7 +10,7 @@ import statistics
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -44,6 +44,29 @@ class Line:
             return None
         value = self.ratio if self.bar.is_ratio else self.rocketpy
         return None if value is None else self.bar.holds(value)
+
+
+@attrs.frozen
+class Row:
+    """A figure and its bar."""
+
+    what: str
+    value: float
+    unit: str
+    bar: float | None = None
+    is_least: bool = False  # the bar is the least that the figure may be, not the most
+
+    @property
+    def holds(self) -> bool:
+        return self.bar is None or (self.value >= self.bar if self.is_least else self.value <= self.bar)
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        bar = "" if self.bar is None else f"{'≥' if self.is_least else '≤'} {self._of(self.bar, 'g')}"
+        return self.what, self._of(self.value, ".3g"), bar, ("holds" if self.holds else "missed") if bar else ""
+
+    def _of(self, value: float, form: str) -> str:
+        return f"{value:{form}} {self.unit}".rstrip()
 
 
 def median(measurements: Sequence[Measurement], scenario: str, metric: str, target: str) -> float | None:
@@ -170,7 +193,7 @@ def write_json(
     path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
 
 
-def markdown_table(headings: Sequence[str], rows: Iterator[tuple[str, ...]]) -> str:
+def markdown_table(headings: Sequence[str], rows: Iterable[tuple[str, ...]]) -> str:
     text = [" | ".join(headings), " | ".join("---" for _ in headings), *(" | ".join(cells) for cells in rows)]
     return "\n".join(f"| {line} |" for line in text)
 

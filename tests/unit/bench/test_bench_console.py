@@ -1,10 +1,10 @@
-"""bench.console: shares of a core are those above the idle broker's, and a bar is the most that a figure may be."""
+"""bench.console: shares of a core are those above the idle broker's."""
 
 from __future__ import annotations
 
 import pytest
 
-from bench.console import NAMES_SHOWN, Row, Window, shares
+from bench.console import NAMES_SHOWN, Window, shares
 
 
 def test_the_share_of_the_console_is_what_the_broker_does_more() -> None:
@@ -17,11 +17,6 @@ def test_the_share_of_the_console_is_what_the_broker_does_more() -> None:
         ("later: query 0", "1 % of a core", "≤ 2 % of a core", "holds"),
         ("later: send", "0 % of a core", "≤ 2 % of a core", "holds"),
     ]
-
-
-def test_rows() -> None:
-    assert Row("page", 0.204, "s", 1).cells == ("page", "0.204 s", "≤ 1 s", "holds")
-    assert not Row("page", 1.2, "s", 1).holds and Row("page", 1.2, "s").cells[2:] == ("", "")
 
 
 def test_numbers_of_a_page() -> None:

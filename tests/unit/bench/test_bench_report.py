@@ -1,4 +1,4 @@
-"""What a page of figures says of the machine."""
+"""What a page of figures says of the machine, and of figures with bars."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from bench.report import first_line
+from bench.report import Row, first_line
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,11 @@ def test_the_first_line_of_a_command_that_works(program: str, expected: str) -> 
 
 def test_a_program_that_is_missing_has_no_version() -> None:
     assert first_line(["/no/such/program"]) == ""
+
+
+def test_a_row_holds_if_its_figure_is_within_its_bar() -> None:
+    assert Row("page", 0.204, "s", 1).cells == ("page", "0.204 s", "≤ 1 s", "holds")
+    assert Row("a scrape", 201, "ms", 200).cells == ("a scrape", "201 ms", "≤ 200 ms", "missed")
+    assert not Row("a scrape", 201, "ms", 200).holds
+    assert Row("sends", 0.97, "", 0.98, is_least=True).cells == ("sends", "0.97", "≥ 0.98", "missed")
+    assert Row("text", 1.5, "MB").cells[2:] == ("", "") and Row("text", 1.5, "MB").holds
