@@ -78,10 +78,7 @@ def _kafka_java(main: str, *words: str) -> list[str]:
     if not any(lib.glob("kafka_*.jar")):
         if "KAFKA_LIB" in os.environ or shutil.which("mvn") is None:
             raise ConfigError(KAFKA_NEEDED)
-        try:
-            jars.fetch(lib, KAFKA_JARS)
-        except subprocess.CalledProcessError as error:
-            raise ConfigError(f"Maven cannot fetch Kafka {KAFKA_VERSION}: {error.stdout.strip()[-500:]}") from error
+        jars.fetch(lib, KAFKA_JARS)
     return [java, *KAFKA_HEAP, "-cp", f"{lib}/*", main, *words]
 
 
