@@ -64,7 +64,8 @@ def _workers(health: BrokerHealth, limits: BrokerLimits, now_ms: float) -> Itera
             faults.append(f"worker {worker.name} has not moved for {worker.silent_ms / 1000:.0f} s")
         times = worker.restarts.within(now_ms, limits.window_minutes * MINUTE_MS)
         if times > limits.worker_restarts:
-            faults.append(f"worker {worker.name} was replaced, {times} times within {limits.window_minutes:g} min")
+            often = "once" if times == 1 else f"{times} times"
+            faults.append(f"worker {worker.name} was replaced {often} within {limits.window_minutes:g} min")
     if faults:
         yield "worker", "; ".join(faults), len(faults), 0
 
@@ -86,7 +87,7 @@ def _certificate(health: BrokerHealth, limits: BrokerLimits, now_ms: float) -> I
         return
     days, limit = (health.certificate_ends_ms - now_ms) / DAY_MS, limits.certificate_days
     if days < limit:
-        when = f"expires in {days:.1f} days" if days > 0 else f"has expired {-days:.1f} days ago"
+        when = f"expires in {days:.1f} days" if days > 0 else f"expired {-days:.1f} days ago"
         yield "certificate", f"its certificate {when}, limit {limit:g} days", round(days, 1), limit
 
 

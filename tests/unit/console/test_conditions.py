@@ -45,7 +45,7 @@ def test_each_fault_has_its_words() -> None:
     }
     assert found(BrokerLimits(), **changes) == {
         "worker": (
-            "worker send has not moved for 6 s; worker send was replaced, 2 times within 10 min",
+            "worker send has not moved for 6 s; worker send was replaced 2 times within 10 min",
             2,
         ),
         "failed_sends": ("3 sends answered with an error within 10 min, limit 0", 3),
@@ -59,7 +59,7 @@ def test_each_fault_has_its_words() -> None:
 def test_a_certificate_that_has_expired_and_a_clock_that_is_behind() -> None:
     changes = {"certificateNotAfter": str(LATER_MS - DAY_MS), "runtime": "[ 0 days, 0 hours, 0 minutes, 0 seconds ]"}
     texts = found(BrokerLimits(), **changes)
-    assert texts["certificate"][0] == "its certificate has expired 1.0 days ago, limit 14 days"
+    assert texts["certificate"][0] == "its certificate expired 1.0 days ago, limit 14 days"
     assert texts["clock"][0] == "its clock is 19 s behind that of the console, limit 5 s"
 
 

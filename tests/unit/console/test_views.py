@@ -116,7 +116,7 @@ def test_a_worker_that_was_replaced_is_named_with_its_alarm() -> None:
             await rig.look()
         rig.alarms.look(rig.state, rig.poller._now_ms)
         for path in ("/", "/broker?name=broker-a", "/alarms"):
-            assert "worker pull was replaced, 1 times within 10 min" in well_formed(await rig.browser.get(path)).text
+            assert "worker pull was replaced once within 10 min" in well_formed(await rig.browser.get(path)).text
         assert "<tr><td>pull</td><td>ready</td>" in (await rig.browser.get("/broker?name=broker-a")).text
 
     run(test, T=1)
