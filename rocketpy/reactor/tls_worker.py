@@ -17,12 +17,9 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import fcntl
 import os
 import select
 import socket
-import struct
-import termios
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -35,6 +32,7 @@ from rocketpy.remoting.abc import Peer
 from rocketpy.tls import HANDSHAKE_S, Certificates, HandshakeCounts, TlsSession
 from rocketpy.tls.handshakes import FILES, LIMIT, RECORDS, TIMEOUT
 from rocketpy.tls.session import RECORD_SIZE
+from rocketpy.transport.sockets import unacknowledged_bytes
 
 from .ring import STOP_LEAVE, WorkerBlock
 from .tls_handshakes import NO_LINGER, Handshake, Handshakes
@@ -321,10 +319,6 @@ def is_late(tunnel: Tunnel) -> bool:
 def has_read_all(tunnel: Tunnel) -> bool:
     """Its selector has gone, and the client's kernel has acknowledged every byte: a reset overtakes none."""
     return tunnel.client.fileno() >= 0 and unacknowledged_bytes(tunnel.client) == 0
-
-
-def unacknowledged_bytes(client: socket.socket) -> int:
-    return int(struct.unpack("i", fcntl.ioctl(client, termios.TIOCOUTQ, bytes(4)))[0])  # SIOCOUTQ has the same number
 
 
 @attrs.define(eq=False)

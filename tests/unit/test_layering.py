@@ -30,8 +30,9 @@ ALLOWED: dict[str, set[str]] = {
     "acl": {"remoting", "message", "config"},
     "store": {"message", "config", "native"},
     "tls": {"config"},  # contexts, certificates and bytes; no sockets
-    "transport": {"aio", "tls", "remoting", "message"},  # message.host: addresses as text
-    "reactor": {"tls", "remoting", "message", "config", "native", "failover.member_block"},
+    "transport.sockets": {"remoting"},
+    "transport": {"aio", "tls", "transport.sockets", "remoting", "message"},  # message.host: addresses as text
+    "reactor": {"tls", "transport.sockets", "remoting", "message", "config", "native", "failover.member_block"},
     "replication": {
         *("reactor", "store", "remoting", "failover.rules", "failover.member_block", "message", "config", "native"),
         "tls",  # for requests to the master
