@@ -27,6 +27,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -48,6 +49,7 @@ from tests.spark.tables import FORMATS, Format
 from tests.spark.test_exactness import last_batch
 from tests.spark_cluster.standalone import Cluster, running_cluster
 from tests.support.broker import RunningBroker, running_broker
+from tests.support.waiting import wait_until
 
 TOPIC, DELETED = "Kills", "Deleted"  # the stream reads both, the archives the first
 OF_STREAM = ("driver", "jvm", "python worker", "executor", "cluster worker")
@@ -62,18 +64,11 @@ DELAY_MAX_S = 2.0
 QUEUES_MAX = 8
 CHANCE = 0.15  # of each change in a round
 DEADLINE_S = 420.0  # without a batch, a message or an end: longer is a hang
+until = partial(wait_until, within_s=DEADLINE_S, pause_s=0.05)
 # Many small files: retention deletes all but the last one.
 SETTINGS = {"mappedFileSizeCommitLog": str(128 << 10), "maxMessageSize": str(32 << 10), "fileReservedTime": "0"}
 SETTINGS |= {"defaultTopicQueueNums": "2"}
 OPTIONS = ("maxOffsetsPerTrigger=60", "discoveryInterval=0s")
-
-
-def until(holds: Callable[[], bool], what: str, pause_s: float = 0.05) -> None:
-    """Raises AssertionError when it takes longer than anything that works."""
-    deadline_s = time.monotonic() + DEADLINE_S
-    while not holds():
-        assert time.monotonic() < deadline_s, f"a hang: {what}"
-        time.sleep(pause_s)
 
 
 @attrs.define
@@ -167,7 +162,7 @@ class Rounds:
             self.running_query()
             return last_batch(self.out, log) >= wanted
 
-        until(is_reached, f"batch {wanted} of the stream's {log}", 0.01)
+        until(is_reached, f"batch {wanted} of the stream's {log}", pause_s=0.01)
 
     def is_local(self) -> bool:
         return self.query is not None and LOCAL in self.query.process.args  # type: ignore[operator]  # a list here
@@ -271,7 +266,7 @@ class Rounds:
                 return TOPIC not in missing
             return False
 
-        until(is_told, "the broker does not tell its offsets")
+        until(is_told, "the offsets of the broker")
         return found
 
     def admin(self, *words: str) -> None:
@@ -281,7 +276,7 @@ class Rounds:
             with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
                 return mqadmin([words[0], "-n", self.broker.namesrv, *words[1:]]) == 0
 
-        until(is_done, " ".join(words), 0.5)
+        until(is_done, " ".join(words), pause_s=0.5)
 
     def choose_change(self) -> tuple[str, Callable[[], None]]:
         """Now and then something that an operator does. A stream that has no position yet would not miss a topic."""
@@ -331,7 +326,7 @@ class Rounds:
             last.update(now)
             return is_same and has_grown
 
-        until(is_settled, "retention", 0.5)
+        until(is_settled, "retention", pause_s=0.5)
         return last
 
     def _is_refused(self, kind: Format, kept: dict[MessageQueue, int]) -> bool:
@@ -405,7 +400,7 @@ class Rounds:
         for kind in FORMATS:
             assert self.archive(kind, "--allow-gap") == 0, self._log(kind).read_text()[-3000:]
         if self.cluster is not None:
-            until(lambda: self.running_query() is not None and self.has_read_all(), "the end of the topics", 1.0)
+            until(lambda: self.running_query() is not None and self.has_read_all(), "the end of the topics", pause_s=1)
         return self.check(is_whole=True)
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import random
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -19,8 +18,10 @@ from rocketpy.client.sync import Producer
 from rocketpy.spark.cluster import CLUSTERS
 from tests.spark.query_process import QueryProcess, start_query
 from tests.support.broker import RunningBroker, running_broker
+from tests.support.waiting import wait_until
 
 DEADLINE_S = 300.0  # generous: the machine may be busy; nothing is measured here
+until = partial(wait_until, within_s=DEADLINE_S, pause_s=0.01)
 KILLS = 3
 TRIES_MAX = 10
 BODY_BYTES = 3000
@@ -38,13 +39,6 @@ def send(producer: Producer, topic: str, first: int, count: int) -> None:
     bodies = (b"%d " % number + b"." * BODY_BYTES for number in range(first, first + count))
     for sent in [producer.send_soon(Message(topic, body)) for body in bodies]:
         sent.result()
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline_s = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline_s, f"{what} did not come about"
-        time.sleep(0.01)
 
 
 def written(spark: Any, out: Path) -> list[int]:

@@ -10,12 +10,18 @@ from collections.abc import Callable
 DEADLINE_S = 30.0
 
 
-def wait_until(condition: Callable[[], bool], what: str = "the condition", within_s: float = DEADLINE_S) -> None:
+def wait_until(
+    condition: Callable[[], bool],
+    what: str = "the condition",
+    within_s: float = DEADLINE_S,
+    *,
+    pause_s: float = 0.001,
+) -> None:
     """Return as soon as `condition()` holds; fail after a time that no working machine needs."""
     deadline = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < deadline, f"{what} did not come about"
-        time.sleep(0.001)
+        time.sleep(pause_s)
 
 
 def is_readable(descriptor: int, timeout_s: float | None) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import socket
 import struct
-import time
 from collections.abc import Callable, Iterable
 from typing import Self
 
@@ -17,6 +16,8 @@ from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.frame import SerializeType
 from rocketpy.remoting.headers.pull import PullMessageRequestHeader
 from rocketpy.remoting.headers.send import SendMessageRequestHeader
+
+from .waiting import wait_until
 
 TIMEOUT_S = 60.0  # generous: only a broker that is stuck reaches it
 
@@ -170,8 +171,5 @@ def read_all(wire: Wire, topic: str, count: int, queue_id: int = 0, group: str =
 
 
 def until(condition: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_S) -> None:
-    """Wait for a state that must come about."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"never: {what}"
-        time.sleep(0.02)
+    """Wait for a state of a broker that must come about."""
+    wait_until(condition, what, timeout_s, pause_s=0.02)
