@@ -240,7 +240,7 @@ style: $(VENV)/.dev  ## repair what lint reports
 	$(BIN)/ruff format $(PYTHON_SOURCES)
 	$(BIN)/clang-format -i $(C_SOURCES)
 
-types: $(VENV)/.dev  ## mypy --strict of rocketpy/
+types: $(VENV)/.dev  ## mypy --strict of rocketpy/ and bench/
 	$(BIN)/mypy
 
 check: lint types test test-python sanitize  ## lint, types, test, test-python and sanitize; .ci/run runs more

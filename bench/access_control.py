@@ -17,9 +17,10 @@ import attrs
 import click
 
 from rocketpy.bench.load import Load, Mode, Workload
+from rocketpy.bench.own_broker import HOST
 
 from . import report
-from .brokers import HOST, NO_SETTINGS, WHITE, Broker, boot, work_directory
+from .brokers import NO_SETTINGS, WHITE, Broker, boot, work_directory
 from .scenarios import Bar
 
 TOPIC, QUEUES = "bench_access", 16

@@ -21,8 +21,9 @@ import click
 import trustme
 
 from rocketpy.bench import proc
+from rocketpy.bench.own_broker import tail
 
-from .brokers import Broker, BrokerFailed, running, tail
+from .brokers import Broker, BrokerFailed, running
 from .lag import ControlView
 from .pairs import extent, slave_of
 from .replication import ASYNC, BODY, QUEUES, RECORD_OVERHEAD, TOPIC, copy_mb_per_s, open_load

@@ -24,9 +24,10 @@ import attrs
 
 from rocketpy import aio
 from rocketpy.bench import proc
+from rocketpy.bench.own_broker import HOST
 from rocketpy.client import START_FIRST, Message, Producer, ProducerOptions, PushConsumer, PushOptions, ReceivedMessage
 
-from .brokers import HOST, Broker
+from .brokers import Broker
 
 TOPIC, QUEUES = "BenchClient", 8
 FULL_TOPIC, FULL_COUNT = "BenchClientFull", int(os.environ.get("BENCH_CLIENT_MESSAGES", "400000"))
@@ -214,7 +215,7 @@ async def catch_up(by_batches: bool, ports: Ports, seconds: float) -> Figures:
     group = f"bench-{os.getpid()}-{next(GROUPS)}"
     settings = PushOptions(name_servers=f"{HOST}:{ports[1]}", start=START_FIRST, batch_size_max=32 if by_batches else 1)
     handlers = {"batch_handler": handle_batch} if by_batches else {"handler": handle_one}
-    async with PushConsumer(group, {FULL_TOPIC: "*"}, options=settings, **handlers):  # type: ignore[arg-type]
+    async with PushConsumer(group, {FULL_TOPIC: "*"}, options=settings, **handlers):
         await ended.wait()
         return Figures(handled - begun, time.perf_counter() - began_s, time.process_time() - cpu_s)
 

@@ -18,11 +18,12 @@ import click
 
 from rocketpy.bench.encoding import PRODUCER_GROUP, SEND_BATCH_MESSAGE, batch_entry, send_fields, unique_key_prefix
 from rocketpy.bench.load import Load, Mode, Workload
+from rocketpy.bench.own_broker import HOST
 from rocketpy.client.consuming.subscription import Sql92, build_subscription
 from rocketpy.remoting.bodies.client import ConsumerData, HeartbeatData
 
 from . import report
-from .brokers import HOST, TARGETS, Broker, running
+from .brokers import TARGETS, Broker, running
 from .control import Control
 
 HEART_BEAT = 34
@@ -165,7 +166,7 @@ def verdict(question: str, metric: str, ours: float, ratio: float) -> tuple[str,
 
 def rows(found: Mapping[tuple[str, str], list[Figures]]) -> list[tuple[str, ...]]:
     """`found`: by target and question."""
-    table = []
+    table: list[tuple[str, ...]] = []
     for question in QUESTIONS:
         for field in attrs.fields(Figures):
             if field.name == "errors":

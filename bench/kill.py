@@ -23,8 +23,9 @@ import click
 
 from rocketpy.bench import proc
 from rocketpy.bench.load import Ack, Load, Mode, Workload
+from rocketpy.bench.own_broker import HOST
 
-from .brokers import HOST, Broker, running
+from .brokers import Broker, running
 from .control import StoredMessage
 from .scenarios import QUEUES
 

@@ -9,18 +9,16 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from rocketpy.bench.own_broker import HOST, free_ports, start_process, tail
+
 from .brokers import (
     BROKER_NAME,
-    HOST,
     NO_SETTINGS,
     ROOT,
     Broker,
     BrokerFailed,
-    free_ports,
     java_settings,
     start_java_process,
-    start_process,
-    tail,
     work_directory,
     write_java_files,
 )

@@ -19,9 +19,10 @@ import click
 
 from rocketpy.bench import proc
 from rocketpy.bench.load import Load, Mode, Result, Workload
+from rocketpy.bench.own_broker import HOST
 
 from . import report
-from .brokers import HOST, TARGETS, Broker, running
+from .brokers import TARGETS, Broker, running
 from .pairs import GROUP_SETTINGS, slave_of, wait_until_copied
 from .scenarios import STORE_BYTES_MAX
 
@@ -177,7 +178,7 @@ def verdict(scenario: str, metric: str, ratio: float) -> tuple[str, str]:
 
 def rows(found: Mapping[tuple[str, str], list[Figures]]) -> list[tuple[str, ...]]:
     """`found`: by target and scenario."""
-    table = []
+    table: list[tuple[str, ...]] = []
     for scenario in (SYNC_64X1, SYNC_64X64, ALONE, FOLLOWED):
         for field in attrs.fields(Figures):
             if field.name == "errors":
@@ -195,7 +196,9 @@ def slave_rows(
     """Cost of a slave and its catch-up, by target."""
     ours, java = (statistics.median(costs[target]) for target in TARGETS)
     holds = "holds" if ours <= COST_BAR_PERCENT else "missed"
-    table = [("cost of a slave", "percent", f"{ours:g}", f"{java:g}", "", f"at most {COST_BAR_PERCENT:g}", holds)]
+    table: list[tuple[str, ...]] = [
+        ("cost of a slave", "percent", f"{ours:g}", f"{java:g}", "", f"at most {COST_BAR_PERCENT:g}", holds)
+    ]
     caught_up, raw = ([statistics.median(pair[i] for pair in copies[target]) for target in TARGETS] for i in (0, 1))
     bar = min(CATCH_UP_BAR, raw[0])
     ratio = f"{caught_up[0] / max(caught_up[1], 1e-9):.2f}"

@@ -22,11 +22,12 @@ import click
 from rich.console import Console
 
 from rocketpy.bench.load import Load, Mode, Workload
+from rocketpy.bench.own_broker import HOST, free_ports
 from tests.support.handed_over import HandedOver, handed_over
 from tests.support.pair import NameServer
 
 from . import report
-from .brokers import HOST, Broker, free_ports
+from .brokers import Broker
 from .compare import Screen
 from .kill import compare
 from .scenarios import QUEUES

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
+from rocketpy.bench.own_broker import HOST
 from rocketpy.spark import session
 from tests.spark_cluster.standalone import Cluster, running_cluster
 from tests.support.waiting import wait_until
 
-from .brokers import HOST
 from .spark_bar_inputs import Inputs, Line, Turn, in_turns, jvm_of
 from .spark_inputs import OF_SESSION, frame_rows
 
@@ -56,6 +56,6 @@ def start_on(cluster: Cluster, workers: int) -> SparkSession:
     """A session with so many executors, when all of them are there."""
     config = {"spark.cores.max": str(workers), "spark.driver.host": HOST, "spark.driver.bindAddress": HOST}
     spark = session(cluster.url, name="rocketpy-bench", config=OF_SESSION | config)
-    known = spark.sparkContext._jsc.sc()  # type: ignore[union-attr]  # Spark has no public way to count executors
+    known = spark.sparkContext._jsc.sc()  # Spark has no public way to count executors
     wait_until(lambda: known.getExecutorMemoryStatus().size() > workers, f"{workers} executors", BEGINS_S)
     return spark

@@ -85,7 +85,7 @@ def in_turns(
 
 def jvm_of(spark: SparkSession) -> int:
     """The process id of a session's JVM, which is the parent of local workers."""
-    return int(spark.sparkContext._gateway.proc.pid)  # type: ignore[union-attr]  # there is one outside of Connect
+    return int(spark.sparkContext._gateway.proc.pid)  # there is one outside of Connect
 
 
 @attrs.define(eq=False)

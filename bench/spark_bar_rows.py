@@ -9,11 +9,11 @@ from pathlib import Path
 
 import trio
 
+from rocketpy.bench.own_broker import HOST
 from rocketpy.client import Message, Producer, ProducerOptions
 from rocketpy.spark import read
 from rocketpy.spark.jobs.archive import archive
 
-from .brokers import HOST
 from .spark_bar_cluster import ask_cluster
 from .spark_bar_inputs import Inputs, Line, Turn, in_turns
 from .spark_bar_stream import ask_steady
@@ -115,7 +115,8 @@ def ask_sink(inputs: Inputs) -> Iterator[Line]:
         return count
 
     awaited = min(AWAITED, count)
-    works = {"sink": sink, "awaited sends": partial(trio.run, send_awaited, name_server, topic, awaited)}
+    works: dict[str, Callable[[], int]] = {"sink": sink}
+    works["awaited sends"] = partial(trio.run, send_awaited, name_server, topic, awaited)
     turns = in_turns(works, [inputs.jvm], inputs.repeat)
     alone = turns["awaited sends"]
     yield from speeds("sink", "sink", turns["sink"], 100e3)

@@ -18,8 +18,9 @@ import pyarrow.parquet as pq
 
 from rocketpy.bench import proc
 from rocketpy.bench.load import Load, Mode, Workload
+from rocketpy.bench.own_broker import HOST
 
-from .brokers import HOST, Broker
+from .brokers import Broker
 from .spark_bar_inputs import Inputs, Line
 from .spark_inputs import QUEUES, SIZES
 

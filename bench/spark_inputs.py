@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rocketpy.bench.load import Load, Mode, Workload
+from rocketpy.bench.own_broker import HOST
 from rocketpy.spark import read, session
 
-from .brokers import HOST, Broker, boot
+from .brokers import Broker, boot
 from .spark_floor import FloorSource
 from .spark_resent import ResentSource
 

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 import attrs
 
 from rocketpy.bench import proc
+from rocketpy.bench.own_broker import HOST
 from rocketpy.spark.columns import parse_columns
 from rocketpy.spark.jobs.archive import archive
 from rocketpy.spark.jobs.running import run_parts
 
-from .brokers import HOST, running
+from .brokers import running
 from .spark_floor import FLOOR
 from .spark_inputs import QUEUES, SIZES, TOPICS, fill, frame_rows, start_spark, stopped_stores
 from .spark_kernels import decode, decode_image, in_processes, nothing, pieces_of, pull, record_bytes, scan, slices_of

@@ -15,9 +15,10 @@ import attrs
 
 from rocketpy.bench import proc
 from rocketpy.bench.load import Load, Mode, Workload
+from rocketpy.bench.own_broker import HOST
 
 from .ballast import full_page_cache
-from .brokers import HOST, ROOT, Broker, BrokerFailed, boot, running, work_directory
+from .brokers import ROOT, Broker, BrokerFailed, boot, running, work_directory
 from .compare import WARM_UP_S
 from .control import decode_records
 from .lag import ControlView, LagSampler

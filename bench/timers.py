@@ -24,12 +24,13 @@ from pathlib import Path
 import attrs
 import click
 
+from rocketpy.bench.own_broker import HOST
 from rocketpy.message.properties import TIMER_OUT_MS, decode_properties
 from rocketpy.message.record import StoredRecord, decode_records
 from rocketpy.remoting.command import RemotingCommand
 
 from . import report
-from .brokers import HOST, Broker, boot, running, work_directory
+from .brokers import Broker, boot, running, work_directory
 
 TOPIC, QUEUES = "bench_timers", 4
 BODY = b"t" * 100

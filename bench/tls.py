@@ -23,9 +23,10 @@ import click
 import trustme
 
 from rocketpy.bench.load import Load, Mode, Result, Workload
+from rocketpy.bench.own_broker import HOST
 
 from . import report
-from .brokers import HOST, TARGETS, Broker, running
+from .brokers import TARGETS, Broker, running
 from .scenarios import PRELOAD_MESSAGES, Bar
 from .turn import preload
 

@@ -20,9 +20,10 @@ import click
 
 from rocketpy.bench.encoding import PRODUCER_GROUP, frame
 from rocketpy.bench.load import Load, Mode, Workload
+from rocketpy.bench.own_broker import HOST
 
 from . import report
-from .brokers import HOST, TARGETS, Broker, running
+from .brokers import TARGETS, Broker, running
 
 TOPIC, QUEUES = "bench_transactions", 16  # the consumer holds a pull per queue
 IN_FLIGHT = (1, 16)  # per connection
@@ -130,7 +131,7 @@ def median(runs: list[Figures], field: str) -> float:
 
 
 def rows(found: dict[tuple[str, int], list[Figures]]) -> list[tuple[str, ...]]:
-    table = []
+    table: list[tuple[str, ...]] = []
     for in_flight in IN_FLIGHT:
         ours, java = found["rocketpy", in_flight], found["java", in_flight]
         for metric in ("per_s", "p50_ms", "p99_ms", "cpu_us", "driver_percent"):

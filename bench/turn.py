@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from rocketpy.bench.load import Load, Mode, Progress, Result, Workload
+from rocketpy.bench.own_broker import HOST
 
-from .brokers import HOST, Broker
+from .brokers import Broker
 from .scenarios import PRELOAD_MESSAGES, QUEUES, Scenario
 
 TOPIC_SEND, TOPIC_PULL, TOPIC_WARM_UP = "bench_send", "bench_pull", "bench_warm_up"

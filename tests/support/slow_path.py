@@ -58,6 +58,7 @@ class FakeChannel:
     connection: int
     peer: Peer = attrs.field(factory=lambda: Peer("10.0.0.1", 4000))
     is_vip: bool = False
+    listener: str = ""
     pushed: list[RemotingCommand] = attrs.field(factory=list)
     invoked: list[RemotingCommand] = attrs.field(factory=list)
     answer: RemotingCommand | None = None  # None: the client never answers
