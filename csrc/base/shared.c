@@ -5,10 +5,13 @@
 #include <sys/mman.h>
 #include "base/atomic.h"
 
-void *rp_shared_create(uint64_t size) {
-    void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+static void *create(uint64_t size, int sharing) {
+    void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, sharing | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return at == MAP_FAILED ? NULL : at;
 }
+
+void *rp_shared_create(uint64_t size) { return create(size, MAP_SHARED); }
+void *rp_private_create(uint64_t size) { return create(size, MAP_PRIVATE); }
 
 uint64_t rp_sequence_write(uint64_t *version, void *target, const void *source, uint64_t size) {
     uint64_t odd = rp_sequence_begin(version);

@@ -92,8 +92,7 @@ class BrokerConfig(FilterConfig):
     broker_name: str = setting(
         "",
         "brokerName",
-        "Name of a master and its slaves together, in every MessageQueue. Two masters of one name destroy each "
-        "other's routes.",
+        "Name of a master and its slaves, in every MessageQueue. Two masters of one name destroy each other's routes.",
         important=True,
         default_text="host name",
     )
@@ -120,8 +119,7 @@ class BrokerConfig(FilterConfig):
     default_topic_queue_nums: int = setting(
         8,
         "defaultTopicQueueNums",
-        "Most queues of a topic created by its first send. More let more consumers share it; each costs a small file "
-        "and some memory.",
+        "Most queues of a topic created by its first send. More let more consumers share it; each costs a small file.",
         at_least=1,
     )
     auto_create_topic_enable: bool = setting(
@@ -185,7 +183,7 @@ class BrokerConfig(FilterConfig):
     flush_consumer_offset_interval: int = setting(
         5_000,
         "flushConsumerOffsetInterval",
-        "Time between writes of consumerOffset.json. After a crash, messages since the last write are consumed again.",
+        "Time between writes of consumerOffset.json. After a crash, messages since the last one are consumed again.",
         unit="ms",
         at_least=1,
     )

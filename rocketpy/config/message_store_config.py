@@ -349,6 +349,12 @@ class MessageStoreConfig(FailoverConfig):
         at_most=10**12,
         c="rp_send_config.page_cache_busy_ms rp_codec_config.send_stall_ms",
     )
+    data_read_ahead_enable: bool = setting(
+        True,
+        "dataReadAheadEnable",
+        "Let the kernel read the CommitLog ahead for pulls and queries (of 5.x). Off: the disk reads no more than the "
+        "messages asked for. That serves more random reads; a consumer that catches up from the disk is slower.",
+    )
     default_query_max_num: int = setting(
         32,
         "defaultQueryMaxNum",

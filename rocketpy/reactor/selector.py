@@ -51,6 +51,8 @@ class SelectorSettings:
     commitlog_directory: str | None = None
     """Directory that pull responses are read from; None if no consumer ever pulls."""
     commitlog_file_bytes: int = 1 << 30
+    read_ahead: bool = True
+    """The kernel may read more of the log from the disk than responses need."""
     min_phy_offset: Callable[[], int] | None = None
     """Returns the first offset of the log: files below it have been deleted, and are unmapped here too."""
     limits: Mapping[str, int] = attrs.field(factory=dict)
@@ -128,6 +130,8 @@ class SelectorMain:
         view = lib.rp_log_view_open(directory, self._settings.commitlog_file_bytes, LOG_MAPPINGS_MAX)
         if view == ffi.NULL:
             raise TransportError(f"cannot read {self._settings.commitlog_directory}: {os.strerror(ffi.errno)}")
+        if not self._settings.read_ahead:
+            lib.rp_log_view_read_exactly(view)
         return view
 
     def _serve(self, selector: Any, view: Any, context: WorkerContext) -> None:

@@ -449,16 +449,12 @@ rp_status rp_control_reset(rp_control_block *block) {
     uint64_t commitlog_file_size = rp_control_header(block)->commitlog_file_size;
     int fd = open(block->path, O_RDWR | O_CLOEXEC);
     if (fd < 0) return RP_IO_ERROR;
-    int failed = format_file(fd) < 0, error = errno;
+    int failed = format_file(fd) < 0, error = failed ? errno : init_adders(block);
     close(fd);
-    if (failed) {
-        errno = error;
-        return error == ENOSPC || error == EDQUOT ? RP_NO_SPACE : RP_IO_ERROR;
-    }
-    error = init_adders(block);
-    set_identity(block, commitlog_file_size);
+    if (!failed) set_identity(block, commitlog_file_size);
     errno = error;
-    return error ? RP_IO_ERROR : RP_OK;
+    if (!error) return RP_OK;
+    return error == ENOSPC || error == EDQUOT ? RP_NO_SPACE : RP_IO_ERROR;
 }
 
 rp_status rp_control_sync(rp_control_block *block) {

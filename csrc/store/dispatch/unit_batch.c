@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include "base/shared.h"
 
 enum {
     PIECE_UNITS = 8,
@@ -47,20 +48,15 @@ struct rp_unit_batch {
     rp_cq_extension *gathered_extensions; /* GATHER_UNITS; NULL unless extended */
 };
 
-static void *reserve(uint64_t size) {
-    void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return at == MAP_FAILED ? NULL : at;
-}
-
 rp_unit_batch *rp_unit_batch_open(rp_control_block *block, int is_extended) {
     rp_unit_batch *batch = calloc(1, sizeof *batch);
     if (!batch) return NULL;
     batch->block = block;
-    batch->run_of = reserve(RP_CONTROL_QUEUES_MAX * sizeof *batch->run_of);
-    batch->runs = reserve(RP_UNIT_RUNS_MAX * sizeof *batch->runs);
-    batch->pieces = reserve(PIECES * sizeof *batch->pieces);
+    batch->run_of = rp_private_create(RP_CONTROL_QUEUES_MAX * sizeof *batch->run_of);
+    batch->runs = rp_private_create(RP_UNIT_RUNS_MAX * sizeof *batch->runs);
+    batch->pieces = rp_private_create(PIECES * sizeof *batch->pieces);
     if (is_extended) {
-        batch->extensions = reserve(PIECES * sizeof *batch->extensions);
+        batch->extensions = rp_private_create(PIECES * sizeof *batch->extensions);
         batch->gathered_extensions = malloc(GATHER_UNITS * sizeof *batch->gathered_extensions);
     }
     if (batch->run_of && batch->runs && batch->pieces &&

@@ -25,6 +25,7 @@ struct rp_log_view {
     uint32_t capacity;
     uint32_t mappings_max; /* passed only while every mapping is held */
     uint32_t last;
+    int is_exact;
 };
 
 rp_log_view *rp_log_view_open(const char *directory, uint64_t file_size, uint32_t mappings_max) {
@@ -48,6 +49,8 @@ void rp_log_view_close(rp_log_view *view) {
     free(view->directory);
     free(view);
 }
+
+void rp_log_view_read_exactly(rp_log_view *view) { view->is_exact = 1; }
 
 static struct mapping *find(rp_log_view *view, uint64_t start) {
     if (view->last < view->count && view->mappings[view->last].start == start) return &view->mappings[view->last];
@@ -101,9 +104,11 @@ const uint8_t *rp_log_view_acquire(rp_log_view *view, uint64_t phy_offset, uint6
         view->last = view->count++;
         mapping = &view->mappings[view->last];
         *mapping = (struct mapping){.base = base, .start = start};
+        if (view->is_exact) madvise(base, view->file_size, MADV_RANDOM);
     }
     mapping->used = ++view->turn;
     mapping->holders++;
+    if (view->is_exact) madvise(mapping->base + (at & ~4095ull), size + (at & 4095), MADV_WILLNEED);
     return mapping->base + at;
 }
 

@@ -10,6 +10,9 @@ typedef struct rp_log_view rp_log_view;
 
 rp_log_view *rp_log_view_open(const char *directory, uint64_t file_size, uint32_t mappings_max);
 void rp_log_view_close(rp_log_view *view);
+/* Before the first acquire: read from the disk only the pages of slices that are acquired, none around them. A read
+ * begins when its slice is acquired, and the caller waits for it at its first access. */
+void rp_log_view_read_exactly(rp_log_view *view);
 /* `size` bytes at `phy_offset`, in one file. Each call needs one release of the mapping. NULL with errno: ENOENT, the
  * file does not exist; EINVAL, the bytes are not in one file, or the file has a wrong size; other errors are not about
  * the file. */

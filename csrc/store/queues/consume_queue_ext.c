@@ -23,6 +23,7 @@
 #include "base/atomic.h"
 #include "base/crash_point.h"
 #include "base/endian.h"
+#include "base/shared.h"
 #include "store/queues/consume_queue.h"
 #include "store/queues/queue_files.h"
 #include "store/queues/unit.h"
@@ -234,9 +235,7 @@ rp_cq_ext_writer *rp_cq_ext_writer_open(rp_control_block *block, const char *con
     writer->queues = rp_cq_reader_open(block, consume_queue_directory, consume_queue_file_size, QUEUE_FILES_MAX);
     writer->files = rp_ext_open_files(block, consume_queue_directory, file_size, 1);
     /* calloc would clear 24 MiB by hand where memory was freed before, and keep them */
-    writer->places = mmap(NULL, RP_CONTROL_QUEUES_MAX * sizeof *writer->places, PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (writer->places == MAP_FAILED) writer->places = NULL;
+    writer->places = rp_private_create(RP_CONTROL_QUEUES_MAX * sizeof *writer->places);
     if (writer->queues && writer->files && writer->places) return writer;
     int error = errno;
     rp_cq_ext_writer_close(writer);

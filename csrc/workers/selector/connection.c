@@ -1,11 +1,11 @@
-/* See connection.h. Slots are referred to by number, not by pointer: a number fits into lists and into ring messages.
- * */
+/* See connection.h. Slots are referred to by number, not by pointer: a number fits into lists and ring messages. */
 #define _GNU_SOURCE
 #include "workers/selector/connection.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include "base/shared.h"
 
 enum {
     BLOCK_BYTES = 2048 - (int)sizeof(rp_segment), /* holds about eight replies to sends */
@@ -18,12 +18,8 @@ enum {
 
 rp_status rp_connections_open(rp_connections *all, uint32_t count_max, uint32_t epoch, rp_log_view *log) {
     memset(all, 0, sizeof *all);
-    all->slots = mmap(NULL, count_max * sizeof *all->slots, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (all->slots == MAP_FAILED) {
-        all->slots = NULL;
-        return RP_NO_MEMORY;
-    }
+    all->slots = rp_private_create(count_max * sizeof *all->slots);
+    if (all->slots == NULL) return RP_NO_MEMORY;
     all->count_max = count_max;
     all->first_free = all->first_retired = all->last_retired = NO_SLOT;
     memset(all->oldest, 0xFF, sizeof all->oldest); /* NO_SLOT */

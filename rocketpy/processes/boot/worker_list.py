@@ -257,6 +257,7 @@ def _selector_settings(inherited: Inherited) -> SelectorSettings:
     return SelectorSettings(
         commitlog_directory=str(StorePaths.of(store.store_path_root_dir, store.store_path_commit_log).commitlog),
         commitlog_file_bytes=store.mapped_file_size_commit_log,
+        read_ahead=store.data_read_ahead_enable,
         min_phy_offset=lambda: control.min_phy_offset,
         limits=settings.c_fields("rp_selector_config") | _limits(inherited.limits),
         codec_limits=_codec_limits(inherited),

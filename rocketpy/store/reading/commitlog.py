@@ -22,12 +22,15 @@ MAPPINGS_MAX = 8
 class CommitLog:
     """The view of one process; not thread-safe."""
 
-    def __init__(self, directory: Path, control: ControlBlock) -> None:
+    def __init__(self, directory: Path, control: ControlBlock, *, read_ahead: bool = True) -> None:
+        """`read_ahead`: the kernel may read more of a file from the disk than is asked for."""
         self.control = control
         self.file_size = int(control.header.commitlog_file_size)
         self._view = lib.rp_log_view_open(os.fsencode(directory), self.file_size, MAPPINGS_MAX)
         if self._view == ffi.NULL:
             raise fail(f"cannot read {directory}")
+        if not read_ahead:
+            lib.rp_log_view_read_exactly(self._view)
 
     def close(self) -> None:
         if self._view != ffi.NULL:

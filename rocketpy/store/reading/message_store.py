@@ -79,7 +79,7 @@ class MessageStore:
         self.control = control
         self.files = files or DiskFiles()
         self.paths = StorePaths.of(config.store_path_root_dir, config.store_path_commit_log)
-        self.log = CommitLog(self.paths.commitlog, control)
+        self.log = CommitLog(self.paths.commitlog, control, read_ahead=config.data_read_ahead_enable)
         size = rounded_file_size(config.mapped_file_size_consume_queue)
         self.queues = ConsumeQueues(
             self.paths.consumequeue, control, size, self.files, config.mapped_file_size_consume_queue_ext

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rocketpy.bench import cold, proc
+from tests.support.page_cache import is_in_memory
 
 MIB = 1 << 20
 
@@ -22,12 +23,6 @@ def store(tmp_path: Path) -> Path:
     with (log / "00000000001073741824").open("wb") as sparse:
         sparse.truncate(4 * MIB)  # allocated, nothing written
     return log.parent
-
-
-def is_in_memory(path: Path) -> bool:
-    mounts = [line.split()[1:3] for line in Path("/proc/mounts").read_text().splitlines()]
-    place = max((one for one in mounts if path.is_relative_to(one[0])), key=lambda one: len(one[0]))
-    return place[1] in ("tmpfs", "ramfs")
 
 
 def test_files_that_hold_nothing_are_left_out(store: Path) -> None:

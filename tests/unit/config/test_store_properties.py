@@ -91,6 +91,7 @@ HONOURED = {
     "messageDelayLevel": f"{PROPERTIES}::test_message_delay_level",
     "flushDelayOffsetInterval": f"{BROKER}::test_how_often_offsets_are_saved",
     "osPageCacheBusyTimeOutMills": "native/test_admission.py::test_a_stall_is_one_from_its_limit_on",
+    "dataReadAheadEnable": f"{PROPERTIES}::test_data_read_ahead_enable",
     "defaultQueryMaxNum": "broker/processors/test_queries.py::test_messages_of_a_query_by_unique_key",
     # of BrokerConfig
     "flushConsumerOffsetInterval": f"{BROKER}::test_how_often_offsets_are_saved",

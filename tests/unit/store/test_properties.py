@@ -5,20 +5,24 @@ The list of all properties is in tests/unit/config/test_store_properties.py.
 
 from __future__ import annotations
 
+import mmap
 import struct
 from pathlib import Path
 
 import pytest
 
+from rocketpy.bench import cold
 from rocketpy.config import MessageStoreConfig
 from rocketpy.message.tags import index_hash
 from rocketpy.remoting.work import result_of
 from rocketpy.store.formats.index_file import UNITS_PER_STEP, index_files
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
+from tests.support.page_cache import cached_pages, is_in_memory
 from tests.support.store_writer import StoreWriter, small_config
 
 NOW = 1_700_000_000_000
+PAGE = mmap.PAGESIZE
 KEYS_MAX = 128  # of one message that are indexed
 
 
@@ -62,6 +66,27 @@ def test_mapped_file_size_consume_queue(tmp_path: Path, size: int, rounded: int)
     paths = sorted((opened.paths.consumequeue / "T" / "0").iterdir())
     assert [path.name for path in paths[:2]] == [f"{0:020d}", f"{rounded:020d}"]
     assert {path.stat().st_size for path in paths} == {rounded}
+    close_store(opened, clean=True)
+
+
+def test_data_read_ahead_enable(tmp_path: Path) -> None:
+    """Off: a message comes from the disk with its pages, and with none around them.
+    Fault: Each cold read of 4 KiB took 123 KB from the disk, and nothing could change that."""
+    config = small_config(tmp_path, data_read_ahead_enable=False, mapped_file_size_commit_log=1 << 20)
+    opened = put_all(config, 200)
+    (file,) = opened.paths.commitlog.iterdir()
+    cold.drop(opened.paths.commitlog)
+    if is_in_memory(file):
+        pytest.skip("the files of this directory are always in memory")
+    store = MessageStore(config, opened.control)
+    expected = set[int]()
+    for offset in (100, 150):
+        assert cached_pages(file) == expected
+        (unit,) = store.consume_queue_units("T", 0, offset, 1)
+        assert store.log.read(unit.phy_offset, unit.size) is not None
+        expected |= set(range(unit.phy_offset // PAGE, (unit.phy_offset + unit.size - 1) // PAGE + 1))
+    assert cached_pages(file) == expected
+    store.close()
     close_store(opened, clean=True)
 
 

@@ -1,0 +1,28 @@
+"""What of a file is in memory. Files of a file system in memory (tmpfs) always are."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+from pathlib import Path
+
+
+def is_in_memory(path: Path) -> bool:
+    mounts = [line.split()[1:3] for line in Path("/proc/mounts").read_text().splitlines()]
+    place = max((one for one in mounts if path.is_relative_to(one[0])), key=lambda one: len(one[0]))
+    return place[1] in ("tmpfs", "ramfs")
+
+
+def cached_pages(path: Path) -> set[int]:
+    """Return the numbers of the pages of a file that are in the page cache."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    size = path.stat().st_size
+    found = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
+    with path.open("rb") as file, mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY) as image:
+        start = ctypes.c_char.from_buffer(image)
+        status = libc.mincore(ctypes.c_void_p(ctypes.addressof(start)), ctypes.c_size_t(size), found)
+        del start
+    if status:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return {number for number, state in enumerate(found) if state & 1}
