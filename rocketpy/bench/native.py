@@ -178,6 +178,8 @@ class NativeGenerator:
         self._check(scenario)
         with self.cluster.topics(scenario.topics, scenario.partitions_per_topic) as topics:
             backlog = self._fill(scenario, topics) if scenario.consumer_backlog_size_gb else 0
+            if scenario.cold_reads:
+                return self._read_cold(scenario, topics, backlog)
             if scenario.random_reads:
                 return self._read(scenario, topics)
             with self._idle(scenario) as idle, self._open(self._loads(scenario, topics)) as loads:
@@ -187,21 +189,25 @@ class NativeGenerator:
             return with_heartbeats(run, idle)
 
     def _read(self, scenario: Scenario, topics: Sequence[str]) -> Run:
-        """Read pages of the backlog at random; from the disk, if the scenario has the store dropped from memory."""
-        makers = self._reads(scenario, topics)
-        if not scenario.cold_reads:
-            with self._open(makers) as loads:
-                return self._measure(scenario, loads, 0)
+        """Read pages of the backlog at random, from the page cache."""
+        with self._open(self._reads(scenario, topics)) as loads:
+            return self._measure(scenario, loads, 0)
+
+    def _read_cold(self, scenario: Scenario, topics: Sequence[str], backlog: int) -> Run:
+        """Drop the store from memory; then read pages of the backlog at random, or drain it."""
         broker = self._own("coldReads")
+        is_random = scenario.random_reads
+        makers = self._reads(scenario, topics) if is_random else self._loads(scenario, topics)
         self.tick("drop the store from memory", 0.0, 0, 0)
         cold.cool(broker)
         wait_ready(broker, lambda: find(self.cluster.access))
         cached = cold.cached_share(broker.store / "commitlog")  # a start reads some of it
         with self._open(makers) as loads:
             before = broker.disk_reads()
-            run = self._measure(attrs.evolve(scenario, warmup_duration_minutes=0), loads, 0)
+            at_once = attrs.evolve(scenario, warmup_duration_minutes=0)
+            run = self._measure(at_once, loads, 0 if is_random else backlog)
             totals = Totals.of(loads)
-            reads = totals.messages / scenario.pull_batch_size
+            reads = (totals.messages if is_random else totals.received) / scenario.pull_batch_size
             run.figures.update(cold.figures(before, broker.disk_reads(), reads, totals.bytes_received))
         run.figures["cached_share"] = round(cached, 3)
         self.tick("read without a broker", 0.0, 0, 0)
@@ -321,8 +327,8 @@ class NativeGenerator:
         ]
 
     def _reads(self, scenario: Scenario, topics: Sequence[str]) -> list[Callable[[], Load]]:
-        """Return what opens the loads that read pages of the backlog at random: connections are the consumers. A cold
-        store is read once: then it is warm."""
+        """Return what opens the loads that read pages of the backlog at random: connections are the consumers. Of a
+        cold store they read a small part: what the disk reads around them makes it warm."""
         ends = aio.run(self.cluster.ends, topics, scenario.partitions_per_topic)
         workload = attrs.evolve(
             self._base(scenario),
@@ -334,7 +340,8 @@ class NativeGenerator:
 
         def opened(address: str) -> Load:
             pages = sum(end // scenario.pull_batch_size for end in ends[address])
-            limited = attrs.evolve(workload, requests_max=pages if scenario.cold_reads else 0)
+            reads_max = max(1, pages // cold.WARM_FROM) if scenario.cold_reads else 0
+            limited = attrs.evolve(workload, requests_max=reads_max)
             return self._load(address, limited, topics, scenario.partitions_per_topic, ends[address])
 
         return [functools.partial(opened, address) for address in self.cluster.masters.values()]

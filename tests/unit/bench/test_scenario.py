@@ -69,7 +69,7 @@ def test_lists_make_a_point_for_each_pair_of_values() -> None:
         ({"delayLevel": 1, "delayMillis": 5}, "delayLevel and delayMillis exclude each other"),
         ({"randomReads": True}, "randomReads needs consumerBacklogSizeGB"),
         ({"consumerBacklogSizeGB": 1, "subscriptionsPerTopic": 0}, "needs subscriptionsPerTopic"),
-        ({"coldReads": True, "consumerBacklogSizeGB": 1}, "coldReads needs randomReads"),
+        ({"coldReads": True}, "coldReads needs consumerBacklogSizeGB"),
         ({"filterExpression": "Tag1", "subscriptionsPerTopic": 0}, "filterExpression needs subscriptionsPerTopic"),
         ({"filterExpression": "Tag1", "batchSize": 2}, "filterExpression and batches exclude each other"),
         ({"filterExpression": "Tag1", "partitionsPerTopic": 2001}, "up to 2000 queues"),
