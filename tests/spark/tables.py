@@ -17,7 +17,7 @@ import boto3
 import deltalake
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import NoSuchTableError
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import OperationalError
 
 from rocketpy.spark.jobs.delta_archive import DeltaArchive
 from rocketpy.spark.jobs.iceberg_archive import IcebergArchive
@@ -78,7 +78,11 @@ class Iceberg:
     def rows(self, target: str | Path, version: int | None = None, **options: str) -> Any:
         try:
             return self.table(target, **options).scan(snapshot_id=version).to_arrow()
-        except (NoSuchTableError, SQLAlchemyError):
+        except NoSuchTableError:
+            return None
+        except OperationalError as error:  # any other than this one, like a lock, says nothing of the table
+            if "no such table: iceberg_" not in str(error.orig):
+                raise
             return None
 
     def files(self, target: str | Path) -> list[str]:

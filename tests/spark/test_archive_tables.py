@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import random
 import re
+import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -223,6 +225,45 @@ def test_a_catalog_that_does_not_answer_is_asked_again_by_the_next_run(tmp_path:
     with pytest.raises(ConnectionLost, match="the catalog does not answer") as raised:
         ICEBERG.opened(tmp_path / "a", **options)
     assert raised.value.retriable
+
+
+def test_a_catalog_that_cannot_be_read_is_an_error_that_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new one would make a second table of the same rows.
+    Fault: A catalog in SQLite that was damaged or gone counted as one that does not answer, or was made anew."""
+    make_store(tmp_path / "s", 60)
+    make_store(tmp_path / "more", 90)
+    target, catalog = tmp_path / "a", tmp_path / "a/catalog.db"
+    target.mkdir()
+    uri = f"sqlite:///{catalog}?timeout=0.01"
+    archive_store(table := ICEBERG.opened(target, uri=uri), tmp_path / "s", BROKER)
+    monkeypatch.setattr("rocketpy.spark.jobs.iceberg_archive.LOCK_WAIT_S", 0.01)
+    locked = f"another program has locked the catalog .*{catalog}.*: database is locked"
+    with closing(sqlite3.connect(catalog)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        for run in (
+            lambda: ICEBERG.opened(target),
+            lambda: ICEBERG.opened(target, uri=uri),
+            lambda: archive_store(table, tmp_path / "more", BROKER),
+        ):
+            with pytest.raises(ConnectionLost, match=locked):
+                run()
+    image = catalog.read_bytes()
+    catalog.write_bytes(b"no database" * 1000)
+    with pytest.raises(StoreError, match=f"{catalog} cannot be read or written: file is not a database"):
+        ICEBERG.opened(target)
+    for left in (b"", None):
+        catalog.unlink() if left is None else catalog.write_bytes(left)
+        with pytest.raises(StoreError, match=f"its catalog {catalog} is gone: restore it"):
+            ICEBERG.opened(target)
+    catalog.mkdir()
+    with pytest.raises(StoreError, match=f"{catalog} cannot be read or written: unable to open database file"):
+        ICEBERG.opened(target)
+    catalog.rmdir()
+    catalog.write_bytes(image)
+    archive_store(ICEBERG.opened(target), tmp_path / "more", BROKER)
+    assert places(ICEBERG.rows(target)) == logged(tmp_path / "more")
 
 
 def test_archives_of_different_kinds_are_not_mixed(broker: RunningBroker, tmp_path: Path) -> None:

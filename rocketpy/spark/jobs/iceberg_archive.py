@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import quote
 
 import attrs
 from pyiceberg.catalog import load_catalog
@@ -37,7 +38,10 @@ from pyiceberg.table import FileScanTask, Table
 from pyiceberg.transforms import DayTransform
 from requests import ConnectionError as NoConnection
 from requests import Timeout
-from sqlalchemy.exc import OperationalError, SQLAlchemyError
+from sqlalchemy import create_engine, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
+from sqlalchemy.pool import NullPool
 
 from rocketpy.errors import ConfigError, ConnectionLost, StoreError
 
@@ -62,21 +66,55 @@ NO_ANSWER = (
     ServerError,
     ServiceUnavailableError,
     TooManyRequestsError,
-    OperationalError,
 )
 """A later run may reach the catalog. It reads the positions again, whether or not a commit was made meanwhile."""
+LOCKED = (5, 6)  # SQLITE_BUSY and SQLITE_LOCKED, in the low byte of an error code
+LOCK_WAIT_S = 5.0  # as long as pyiceberg waits
 
 
 @contextmanager
-def _translated(uri: str) -> Iterator[None]:
+def _translated(uri: str, catalog: str) -> Iterator[None]:
+    """Raise errors of ours in place of those of pyiceberg; `catalog` is the URI of the table's catalog."""
     try:
         yield
     except (CommitFailedException, ValidationException) as error:
         raise StoreError(f"{uri}: another run has changed the table meanwhile: {error}") from error
     except NO_ANSWER as error:
         raise ConnectionLost(f"{uri}: the catalog does not answer: {error}") from error
+    except DBAPIError as error:
+        raise _error_of_database(uri, catalog, error) from error
     except (RESTError, SQLAlchemyError, OSError, ValueError) as error:
         raise StoreError(f"{uri}: {error}") from error
+
+
+def _error_of_database(uri: str, catalog: str, error: DBAPIError) -> ConnectionLost | StoreError:
+    """Return the error of a run: a catalog that another program has locked will be free again."""
+    name = make_url(catalog).render_as_string(hide_password=True) if catalog else "of pyiceberg's configuration"
+    code = getattr(error.orig, "sqlite_errorcode", None)
+    if code is not None and code & 0xFF in LOCKED:
+        return ConnectionLost(f"{uri}: another program has locked the catalog {name}: {error.orig}")
+    if code is None and isinstance(error, OperationalError):
+        return ConnectionLost(f"{uri}: the catalog {name} does not answer: {error.orig}")
+    return StoreError(f"{uri}: the catalog {name} cannot be read or written: {error.orig}")
+
+
+def _check_catalog(target: Path) -> None:
+    """Raise ConnectionLost or StoreError for a catalog that cannot be read, or that is gone while its table is there.
+
+    pyiceberg takes any error for a catalog without tables, and makes them.
+    """
+    catalog = target / CATALOG_FILE
+    if not catalog.exists() or catalog.stat().st_size == 0:
+        if (target / "data").exists():
+            raise StoreError(
+                f"{target} has files of a table, and its catalog {catalog} is gone: restore it, or name another "
+                "directory"
+            )
+        return
+    opened = f"sqlite:///file:{quote(str(catalog))}?mode=rw&uri=true"
+    engine = create_engine(opened, poolclass=NullPool, connect_args={"timeout": LOCK_WAIT_S})
+    with _translated(str(target), f"sqlite:///{catalog}"), engine.connect() as connection:
+        connection.execute(text("SELECT count(*) FROM sqlite_master"))
 
 
 @attrs.define(eq=False)
@@ -107,10 +145,12 @@ class IcebergArchive:
             path = Path(uri).absolute()
             check_free(uri, "iceberg")
             location = f"file://{path}"
-        with _translated(uri):
-            if is_local and not properties.keys() & {"uri", "type"}:
+        if is_local and not properties.keys() & {"uri", "type"}:
+            with _translated(uri, ""):
                 path.mkdir(parents=True, exist_ok=True)
-                properties["uri"] = f"sqlite:///{path / CATALOG_FILE}"
+            _check_catalog(path)
+            properties["uri"] = f"sqlite:///{path / CATALOG_FILE}"
+        with _translated(uri, properties.get("uri", "")):
             try:
                 catalog = load_catalog(**properties)
             except ValueError as error:
@@ -121,6 +161,10 @@ class IcebergArchive:
                 update.union_by_name(ROWS_SCHEMA)
             return cls(uri, table, _positions_of(table))
 
+    @property
+    def _catalog_uri(self) -> str:
+        return str(self.table.catalog.properties.get("uri", ""))
+
     def position(self, name: str) -> int | None:
         """Return the position that was committed under a name."""
         return self.positions.get(name)
@@ -129,7 +173,7 @@ class IcebergArchive:
         """Commit rows and positions, both or none of them."""
         rows = sorted_by_day(rows).select(ROWS_SCHEMA.names).cast(ROWS_SCHEMA)
         after = {**self.positions, **positions}
-        with _translated(self.uri):
+        with _translated(self.uri, self._catalog_uri):
             for tries_left in reversed(range(TRIES_MAX)):
                 try:
                     with self._once() as transaction:
@@ -146,7 +190,7 @@ class IcebergArchive:
 
     def compact(self) -> None:
         """Merge small files in one commit. Readers keep the snapshot that they have opened."""
-        with _translated(self.uri):
+        with _translated(self.uri, self._catalog_uri):
             groups = list(_groups(self.table))
             if not groups:
                 return
@@ -166,7 +210,7 @@ class IcebergArchive:
 
     def vacuum(self, days: int) -> None:
         """Expire snapshots older than `days` days, then remove the files that only they named."""
-        with _translated(self.uri):
+        with _translated(self.uri, self._catalog_uri):
             before = _files_of(self.table)
             oldest = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=days)
             self.table.maintenance.expire_snapshots().older_than(oldest).commit()
