@@ -41,6 +41,34 @@ def stored_rows(files: Iterable[str]) -> list[tuple[str, int, int, int]]:
     return duckdb.sql(query).fetchall()
 
 
+def stored_numbers(files: Iterable[str], topic: str) -> dict[tuple[int, int], int]:
+    """Return the number that is the second word of each body, by queue and queue offset."""
+    if not (names := list(files)):
+        return {}
+    query = "SELECT queueId, queueOffset, CAST(split_part(decode(body), ' ', 2) AS INT) "
+    query += f"FROM read_parquet({names}, hive_partitioning = false) WHERE split_part(decode(body), ' ', 1) = '{topic}'"
+    return {(queue, offset): number for queue, offset, number in duckdb.sql(query).fetchall()}
+
+
+def check_acknowledged(
+    acknowledged: Mapping[tuple[int, int], int],
+    numbers: Mapping[tuple[int, int], int],
+    ends: Mapping[int, int],
+    what: str,
+) -> None:
+    """Check that acknowledged messages are where the broker has said; `check_rows` asks for places without rows.
+
+    Args:
+        acknowledged: a message's number by queue and queue offset, of one topic. numbers: those of a reader's rows.
+        ends: the offset after the last message of each queue.
+    Raises: AssertionError.
+    """
+    gone = [place for place in acknowledged if place[1] >= ends.get(place[0], 0)]
+    assert not gone, f"acknowledged, and behind the ends {dict(ends)} of the queues: {sorted(gone)[:5]} of {len(gone)}"
+    others = [(at, want, numbers[at]) for at, want in acknowledged.items() if numbers.get(at, want) != want]
+    assert not others, f"{what}: (queue, offset), acknowledged and found: {sorted(others)[:5]} of {len(others)}"
+
+
 @attrs.define
 class Reports:
     """What logs say of messages that are not there."""

@@ -43,12 +43,20 @@ from rocketpy.spark.data_lost import GOES_ON
 from rocketpy.spark.offsets import offsets_of
 from tests.spark.following import Following
 from tests.spark.jvm import train
-from tests.spark.kill_judges import Reports, check_rows, files_of_sink, stored_rows
+from tests.spark.kill_judges import (
+    Reports,
+    check_acknowledged,
+    check_rows,
+    files_of_sink,
+    stored_numbers,
+    stored_rows,
+)
 from tests.spark.query_process import QueryProcess
 from tests.spark.tables import FORMATS, Format
 from tests.spark.test_exactness import last_batch
 from tests.spark_cluster.standalone import Cluster, running_cluster
 from tests.support.broker import RunningBroker, running_broker
+from tests.support.readers import wait_for_readers
 from tests.support.waiting import wait_until
 
 TOPIC, DELETED = "Kills", "Deleted"  # the stream reads both, the archives the first
@@ -77,6 +85,7 @@ class Traffic:
 
     broker: RunningBroker
     sent: int = 0  # acknowledged messages of TOPIC
+    acknowledged: dict[tuple[int, int], int] = attrs.field(factory=dict)  # their numbers, by queue and offset
 
     def send(self, count: int) -> None:
         for topic in (DELETED, TOPIC):
@@ -87,7 +96,9 @@ class Traffic:
                 with contextlib.suppress(RocketError), Producer("kills", options) as producer:
                     while number < count:
                         body = b"%s %d " % (topic.encode(), self.sent + number)
-                        producer.send(Message(topic, body.ljust(BODY_BYTES, b".")))
+                        result = producer.send(Message(topic, body.ljust(BODY_BYTES, b".")))
+                        if topic == TOPIC:
+                            self.acknowledged[result.queue.queue_id, result.queue_offset] = self.sent + number
                         number += 1
         self.sent += count
 
@@ -293,6 +304,7 @@ class Rounds:
     def begin(self) -> None:
         """Tables begin before anything is deleted: what is missing later was not read."""
         self.traffic.send(TRICKLE)
+        wait_for_readers(self.broker.port)
         for kind in FORMATS:
             assert self.archive(kind) == 0, self._log(kind).read_text()
 
@@ -395,13 +407,22 @@ class Rounds:
 
     def finish(self) -> dict[str, str]:
         """Everything that was acknowledged is in the broker, and all that it has is everywhere."""
-        stored = sum(bound.max_offset for queue, bound in self.bounds().items() if queue.topic == TOPIC)
-        assert stored >= self.traffic.sent, f"{self.traffic.sent} were acknowledged, {stored} are stored"
+        wait_for_readers(self.broker.port, DEADLINE_S)  # otherwise the last messages are not read, and then missed
         for kind in FORMATS:
             assert self.archive(kind, "--allow-gap") == 0, self._log(kind).read_text()[-3000:]
         if self.cluster is not None:
             until(lambda: self.running_query() is not None and self.has_read_all(), "the end of the topics", pause_s=1)
+        self.check_acknowledged()
         return self.check(is_whole=True)
+
+    def check_acknowledged(self) -> None:
+        """Raises AssertionError."""
+        ends = {queue.queue_id: bound.max_offset for queue, bound in self.bounds().items() if queue.topic == TOPIC}
+        files = {kind.name: kind.files(self.directory / kind.name) for kind in FORMATS}
+        if self.cluster is not None:
+            files["stream"] = files_of_sink(self.out)
+        for name, of_reader in files.items():
+            check_acknowledged(self.traffic.acknowledged, stored_numbers(of_reader, TOPIC), ends, name)
 
 
 def kind_of(words: bytes) -> str:

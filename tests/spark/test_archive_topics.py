@@ -37,6 +37,7 @@ from rocketpy.spark.jobs.replay.plan import Wanted
 from rocketpy.spark.pulls import Slice
 from tests.spark.following import Following
 from tests.support.broker import RunningBroker, running_broker
+from tests.support.readers import readable
 
 BROKER = "broker-a"
 DEADLINE_S = 120.0
@@ -51,7 +52,8 @@ def broker() -> Iterator[RunningBroker]:
 def send(broker: RunningBroker, topic: str, count: int) -> None:
     with Producer("makers", ProducerOptions(name_servers=broker.namesrv, send_timeout=10)) as producer:
         messages = [Message(topic, b"%d" % n * 50, tags="t", keys=(f"k{n}",)) for n in range(count)]
-        assert all(one.result().msg_id for one in [producer.send_soon(message) for message in messages])
+        sent = [producer.send_soon(message) for message in messages]
+        readable([one.result() for one in sent])
 
 
 def run(broker: RunningBroker, target: Path, *topics: str, spark: Any = None, **given: Any) -> list[Manifest]:
@@ -149,12 +151,12 @@ def test_a_run_that_was_cut_short(
     assert_whole(tmp_path, topic, 60)
 
 
-def has_written(pending: Path) -> bool:
-    """Whether the run has written files that are not committed yet, or has just committed some."""
+def attempts(pending: Path) -> set[Path]:
+    """Return the directories with files that no manifest names yet."""
     try:
-        return any(pending.glob("*/topic=*"))
-    except FileNotFoundError:  # a commit removes a directory while glob lists it
-        return True
+        return {path.parent for path in pending.glob("*/topic=*")}
+    except FileNotFoundError:  # a run begins, or commits, and removes a directory while glob lists it
+        return set()
 
 
 def test_kills_leave_each_message_once(broker: RunningBroker, tmp_path: Path) -> None:
@@ -164,12 +166,13 @@ def test_kills_leave_each_message_once(broker: RunningBroker, tmp_path: Path) ->
     for _ in range(4):
         send(broker, topic, 2000)
         count += 2000
+        pending = tmp_path / "a/_rocketpy" / BROKER / "pending"
+        left = attempts(pending)  # by the run that was killed before
         with (tmp_path / "log").open("ab") as log:
             process = subprocess.Popen([*words, str(tmp_path / "a")], stdout=log, stderr=log)
         try:
             deadline_s = time.monotonic() + DEADLINE_S
-            pending = tmp_path / "a/_rocketpy" / BROKER / "pending"
-            while process.poll() is None and not has_written(pending):
+            while process.poll() is None and not attempts(pending) - left:
                 assert time.monotonic() < deadline_s, (tmp_path / "log").read_text()
             time.sleep(chance.random() / 50)  # while it writes, before its commit, or behind it
         finally:

@@ -30,6 +30,7 @@ from rocketpy.spark.bodies.registry import BodyUnreadable
 from rocketpy.spark.bodies.types import ddl_of, plain
 from rocketpy.spark.jobs.queries import Pipeline
 from tests.support.broker import RunningBroker
+from tests.support.readers import readable, wait_for_readers
 
 NOON = datetime.datetime(2026, 11, 29, 12, 0, 0, 123000, tzinfo=datetime.UTC)
 ORDER = {
@@ -401,12 +402,13 @@ def test_a_query_of_a_file_decodes_and_encodes(spark: Any, broker: RunningBroker
     (tmp_path / "order.avsc").write_text(TEXT)
     with Producer("makers", ProducerOptions(name_servers=broker.namesrv, send_timeout=10)) as producer:
         for body in (written(ORDER, ROW), b"bad", written(ORDER, ROW | {"id": 8})):
-            producer.send(Message("Orders", body, tags="eu"))
+            readable([producer.send(Message("Orders", body, tags="eu"))])
     sql = "SELECT struct(value.id, hex(body) AS body, bodyError) AS value FROM {source}"
     text = QUERY.format(name="Copies", sql=sql, namesrv=broker.namesrv, directory=tmp_path)
     (tmp_path / "p.toml").write_text(text)
     (query,) = Pipeline.read(tmp_path / "p.toml").queries
     query.start(spark).awaitTermination()
+    wait_for_readers(broker.port)
     copies = rocketpy.spark.read(spark, nameServer=broker.namesrv, topic="Copies", columns="body").collect()
     bad, *good = sorted((json.loads(bytes(row.body)) for row in copies), key=lambda row: row.get("id", 0))
     assert [row["id"] for row in good] == [7, 8] and "bodyError" not in good[0]

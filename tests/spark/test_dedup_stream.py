@@ -23,6 +23,7 @@ from rocketpy.errors import ConfigError, StoreError
 from rocketpy.spark.jobs.dedup_stream import BatchWriter, DedupStream, dedup_stream
 from tests.spark.test_dedup_job import COLUMNS, Given
 from tests.support.broker import RunningBroker, running_broker
+from tests.support.readers import readable
 
 DEADLINE_S = 300.0
 KILLS = 2
@@ -37,7 +38,7 @@ def broker() -> Iterator[RunningBroker]:
 def send(broker: RunningBroker, topic: str, keys: list[str | None]) -> None:
     with Producer("makers", ProducerOptions(name_servers=broker.namesrv, send_timeout=10)) as producer:
         sent = [producer.send_soon(Message(topic, b"x" * 500, keys=(key,) if key else ())) for key in keys]
-        assert all(one.result().msg_id for one in sent)
+        readable([one.result() for one in sent])
 
 
 def table(spark: Any, target: Path) -> dict[str, list[tuple[str | None, int, int]]]:

@@ -18,6 +18,7 @@ from rocketpy.client.sync import Producer
 from rocketpy.spark.cluster import CLUSTERS
 from tests.spark.query_process import QueryProcess, start_query
 from tests.support.broker import RunningBroker, running_broker
+from tests.support.readers import readable
 from tests.support.waiting import wait_until
 
 DEADLINE_S = 300.0  # generous: the machine may be busy; nothing is measured here
@@ -37,8 +38,8 @@ def producing(broker: RunningBroker) -> Iterator[Producer]:
 def send(producer: Producer, topic: str, first: int, count: int) -> None:
     """Messages that begin with their numbers."""
     bodies = (b"%d " % number + b"." * BODY_BYTES for number in range(first, first + count))
-    for sent in [producer.send_soon(Message(topic, body)) for body in bodies]:
-        sent.result()
+    sent = [producer.send_soon(Message(topic, body)) for body in bodies]
+    readable([one.result() for one in sent])
 
 
 def written(spark: Any, out: Path) -> list[int]:

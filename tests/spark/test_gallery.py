@@ -22,6 +22,7 @@ from rocketpy.client.options import ClientOptions
 from rocketpy.client.sync import Producer, PushConsumer
 from rocketpy.spark.cluster import CLUSTERS
 from tests.support.broker import RunningBroker
+from tests.support.readers import readable, wait_for_readers
 from tests.support.rules import ROOT
 from tests.support.waiting import wait_until
 
@@ -46,9 +47,8 @@ def producer(broker: RunningBroker) -> Iterator[Producer]:
 def send(producer: Producer, topic: str, *values: Any, **fields: Any) -> None:
     """JSON bodies, all to one queue: their order is kept."""
     queue = min(producer.queues(topic))
-    for value in values:
-        body = value if isinstance(value, bytes) else json.dumps(value).encode()
-        producer.send(Message(topic, body, **fields), queue=queue)
+    bodies = [value if isinstance(value, bytes) else json.dumps(value).encode() for value in values]
+    readable([producer.send(Message(topic, body, **fields), queue=queue) for body in bodies])
 
 
 def rows(spark: Any, path: Path) -> list[tuple[Any, ...]]:
@@ -177,6 +177,7 @@ def test_trace_analytics(spark: Any, broker: RunningBroker) -> None:
         with Producer("tracers", ProducerOptions(**options, send_timeout=10)) as producer:
             send(producer, "Traced", {}, {}, {})
         wait_until(lambda: len(got) == 3, "three messages", DEADLINE_S)
+    wait_for_readers(broker.port)  # of the traces
     found = example("trace_analytics").run(spark, broker.namesrv).collect()
     assert [(row.topic, row.group, row.deliveries) for row in found if row.topic == "Traced"] == [
         ("Traced", "traced", 3)

@@ -28,6 +28,7 @@ from tests.interop.brokers import wait_until
 from tests.interop.java_broker import JavaBroker, running_java_broker
 from tests.spark.conftest import MUST_RUN
 from tests.spark.test_exactness import last_batch, until
+from tests.support.readers import wait_for_readers
 
 EARLIEST = {"startingOffsets": "earliest"}
 Document = dict[str, Any]
@@ -72,6 +73,7 @@ def send(broker: JavaBroker, topic: str, numbers: range, size: int = 10) -> None
     with Producer("tests", ProducerOptions(name_servers=broker.namesrv, send_timeout=10)) as producer:
         for number in numbers:
             producer.send(Message(topic, (b"%d " % number).ljust(size, b".")))
+    wait_for_readers(broker.port)
 
 
 def admin(broker: JavaBroker, command: str, *words: str) -> None:
@@ -122,6 +124,7 @@ def test_a_stream_from_topic_to_topic_outlives_a_kill_of_the_broker(
         query.stop()
         spark.streams.removeListener(lags)
     assert max(lags.seen) > 0
+    wait_for_readers(broker.port)
     copies = rocketpy.spark.read(spark, nameServer=broker.namesrv, topic="JavaTo", columns="body").collect()
     assert {int(bytes(row.body).split()[0]) for row in copies} == set(range(300))
 

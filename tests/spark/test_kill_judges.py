@@ -10,7 +10,14 @@ import pytest
 
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.spark.cluster import Bounds
-from tests.spark.kill_judges import Reports, check_rows, files_of_sink, stored_rows
+from tests.spark.kill_judges import (
+    Reports,
+    check_acknowledged,
+    check_rows,
+    files_of_sink,
+    stored_numbers,
+    stored_rows,
+)
 
 Row = tuple[str, int, int, int]
 BOUNDS = {MessageQueue("T", "b", 0): Bounds(2, 6), MessageQueue("T", "b", 1): Bounds(0, 1)}
@@ -62,4 +69,17 @@ def test_duckdb_reads_the_files_that_the_log_of_a_sink_names(tmp_path: Path) -> 
         pq.write_table(pa.table(columns), tmp_path / f"{name}.parquet")
     (log / "0").write_text(f'v1\n{{"path":"file://{tmp_path}/kept.parquet","action":"add"}}\n')
     assert stored_rows(files_of_sink(tmp_path)) == [("T", 1, 7, 70)]
+    assert stored_numbers(files_of_sink(tmp_path), "T") == {(1, 7): 5}
+    assert stored_numbers(files_of_sink(tmp_path), "U") == stored_numbers([], "T") == {}
     assert stored_rows([]) == []
+
+
+def test_an_acknowledged_message_is_where_the_broker_has_said() -> None:
+    """Counted alone, a message that was sent twice would hide one that is lost."""
+    acknowledged = {(0, 0): 1, (0, 1): 2, (1, 0): 3}
+    numbers = {(0, 1): 2, (0, 2): 2, (1, 0): 3}  # retention has deleted the first one
+    check_acknowledged(acknowledged, numbers, {0: 3, 1: 1}, "delta")
+    with pytest.raises(AssertionError, match=r"behind the ends .*: \[\(1, 0\)\] of 1"):
+        check_acknowledged(acknowledged, numbers, {0: 3}, "delta")
+    with pytest.raises(AssertionError, match=r"delta: .*acknowledged and found: \[\(\(0, 1\), 2, 9\)\] of 1"):
+        check_acknowledged(acknowledged, numbers | {(0, 1): 9}, {0: 3, 1: 1}, "delta")

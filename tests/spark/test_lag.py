@@ -22,6 +22,7 @@ from rocketpy.spark.stream_metrics import StreamMetrics
 from tests.support.broker import RunningBroker
 from tests.support.etcd import free_ports
 from tests.support.prometheus import needs_prometheus, running_prometheus
+from tests.support.readers import readable
 from tests.support.rules import ROOT
 from tests.support.waiting import wait_until
 
@@ -35,7 +36,7 @@ def producer(broker: RunningBroker) -> Iterator[Producer]:
 
 
 def send(producer: Producer, topic: str, queue: MessageQueue, count: int) -> list[SendResult]:
-    return [producer.send(Message(topic, b"x" * 100), queue=queue) for _ in range(count)]
+    return readable([producer.send(Message(topic, b"x" * 100), queue=queue) for _ in range(count)])
 
 
 def test_the_lag_is_what_is_stored_behind_the_position(broker: RunningBroker, producer: Producer) -> None:

@@ -34,6 +34,7 @@ from rocketpy.spark.outgoing import (
 )
 from rocketpy.spark.table_options import schema_with
 from tests.support.broker import RunningBroker
+from tests.support.readers import wait_for_readers
 
 
 def options(**given: str) -> SinkOptions:
@@ -322,6 +323,7 @@ def test_a_stream_goes_from_topic_to_topic(spark: Any, broker: RunningBroker, tm
         writer = source.writeStream.format("rocketmq").option("nameServer", broker.namesrv).option("topic", "Copy")
         query = writer.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
         assert query.awaitTermination(300)
+    wait_for_readers(broker.port)
     rows = load(spark, broker, "Copy")
     assert sorted(int(row.body) for row in rows) == list(range(300))
     assert all(row.properties["SPARK_ID"].split(":")[0] == str(query.id) for row in rows)

@@ -20,6 +20,7 @@ from rocketpy.spark.topic_options import TopicOptions
 from tests.spark.test_segments import make_store
 from tests.support.broker import RunningBroker, running_broker
 from tests.support.doc_examples import ROOT
+from tests.support.readers import wait_for_readers
 
 PAGE = (ROOT / "docs/use/spark.md").read_text()
 OPTIONS = (ROOT / "docs/use/spark-options.md").read_text()
@@ -74,6 +75,7 @@ def test_the_examples_run(
     printed = capsys.readouterr().out
     assert printed.count("|  t0|  334|") == 2, "the table and the stream count the same"
     assert scope["store"].count() == 60
+    wait_for_readers(broker.port)
     copied = scope["frame"].sparkSession.read.format("rocketmq").option("nameServer", broker.namesrv)
     assert copied.option("topic", "NumbersCopy").load().count() == 1000
 

@@ -21,6 +21,7 @@ from rocketpy.spark.jobs.stats import _draw, stats
 from rocketpy.store.inspection.reader import StoreReader
 from rocketpy.store.inspection.verify import verify_store
 from tests.support.broker import running_broker
+from tests.support.readers import wait_for_readers
 from tests.unit.store.test_java_store import unpack
 
 RATES = ("consumed_per_second", "stored_per_second", "drain_s")
@@ -34,6 +35,7 @@ def test_brokers_store_and_archive_give_the_same_figures(spark: Any, tmp_path: P
                 queue = queues[0] if number < 60 else queues[number % 4]
                 producer.send(Message("Orders", b"x" * (number + 1), keys=(f"k{number % 7}", "all")), queue=queue)
             producer.send(Message("7", b"the name of this topic is a number"))
+        wait_for_readers(broker.port)
         cluster = CLUSTERS.get(ClientOptions(name_servers=broker.namesrv))
         cluster.commit("billing", dict.fromkeys(cluster.queues({"Orders"}), 10))
         live = Input(name_server=broker.namesrv, topics=("Orders", "7"))
@@ -71,6 +73,7 @@ def test_groups_are_watched_for_their_rates(spark: Any) -> None:
     ):
         for number in range(100):
             producer.send(Message("Watched", b"%d" % number))
+        wait_for_readers(broker.port)
         cluster = CLUSTERS.get(ClientOptions(name_servers=broker.namesrv))
         queues = cluster.queues({"Watched"})
         for group in ("fast", "idle", "done"):
@@ -80,6 +83,7 @@ def test_groups_are_watched_for_their_rates(spark: Any) -> None:
             slept.append(seconds)
             for number in range(10):
                 producer.send(Message("Watched", b"%d" % number))
+            wait_for_readers(broker.port)
             cluster.commit("fast", dict.fromkeys(queues, 30))
             cluster.commit("done", dict.fromkeys(queues, 110))
 

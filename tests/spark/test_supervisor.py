@@ -28,6 +28,7 @@ from rocketpy.spark.jobs.supervisor import Supervisor, delay_s
 from rocketpy.spark.session import REGISTERED, register
 from tests.support.broker import RunningBroker
 from tests.support.doc_examples import ROOT
+from tests.support.readers import readable
 
 DEADLINE_S = 240.0
 QUERY = """
@@ -47,7 +48,7 @@ def write(path: Path, text: str, **given: Any) -> Path:
 def send(broker: RunningBroker, topic: str, numbers: range) -> None:
     with Producer("makers", ProducerOptions(name_servers=broker.namesrv, send_timeout=10)) as producer:
         sent = [producer.send_soon(Message(topic, b"%d" % number, tags="t")) for number in numbers]
-        assert all(one.result().msg_id for one in sent)
+        readable([one.result() for one in sent])
 
 
 def texts(out: Path) -> list[int]:

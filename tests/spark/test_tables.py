@@ -24,6 +24,7 @@ from rocketpy.spark.table_options import (
 from rocketpy.spark.topic_source import TopicSource
 from tests.spark.catalog_process import run_statements
 from tests.support.broker import RunningBroker
+from tests.support.readers import readable
 
 PLAIN = StructType([StructField("body", BinaryType())])
 CREATED = {  # as Spark 4.3 passes them
@@ -111,7 +112,7 @@ def test_a_table_is_read_in_a_new_session(java: None, broker: RunningBroker, tmp
     """Its options are in the catalog's schema: another JVM reads it by its name alone."""
     with Producer("makers", ProducerOptions(name_servers=broker.namesrv)) as producer:
         for number in range(5):
-            producer.send(Message("Kept", b"%d" % number, tags="blue"))
+            readable([producer.send(Message("Kept", b"%d" % number, tags="blue"))])
     where = f"nameServer '{broker.namesrv}', topic 'Kept', columns 'tags,body'"
     assert run_statements(tmp_path, f"CREATE TABLE kept USING rocketmq OPTIONS ({where})") == []
     query = "SELECT count(tags), sum(cast(cast(body AS string) AS int)) FROM kept"

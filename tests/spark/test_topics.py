@@ -32,6 +32,7 @@ from rocketpy.spark.stored_queue import StoredQueue
 from rocketpy.spark.topic_options import TopicOptions
 from rocketpy.store.formats.unit import CQ_UNIT
 from tests.support.broker import RunningBroker, running_broker
+from tests.support.readers import readable
 from tests.support.waiting import wait_until
 
 TIMEOUT_S = 300.0  # generous: the machine may be busy; nothing is measured here
@@ -48,7 +49,7 @@ def send(producer: Producer, topic: str, first: int, count: int, **fields: Any) 
     futures = [
         producer.send_soon(Message(topic, b"%d" % n, keys=(f"k{n}",), **fields)) for n in range(first, first + count)
     ]
-    return [future.result() for future in futures]
+    return readable([future.result() for future in futures])
 
 
 def numbers(frame: Any) -> list[int]:
@@ -97,9 +98,7 @@ def test_times_are_exact_in_every_queue(spark: Any, broker: RunningBroker, produ
     Fault: startingTimestamp and endingTimestamp passed over messages that were stored in the same millisecond."""
     send(producer, "Bursts", 0, 4)
     queues = sorted(producer.queues("Bursts"))
-    for _ in range(3):
-        for queue in queues:
-            producer.send_batch([Message("Bursts", b"1")] * 300, queue=queue)
+    readable([producer.send_batch([Message("Bursts", b"1")] * 300, queue=queue) for _ in range(3) for queue in queues])
     rows = load(spark, broker, topic="Bursts", columns="queueId,storeTimestamp").collect()
     stored = [(row.queueId, int(row.storeTimestamp.timestamp() * 1000 + 0.5)) for row in rows]
     times = {time for _, time in stored}

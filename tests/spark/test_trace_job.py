@@ -15,6 +15,7 @@ from rocketpy.client.sync import Producer
 from rocketpy.message.trace import EndTransaction, MessageKind, Pub, SubAfter, SubBefore, decode_records
 from rocketpy.spark.jobs import trace as job
 from tests.support.broker import running_broker
+from tests.support.readers import wait_for_readers
 
 T0 = 1_700_000_000_000
 
@@ -121,6 +122,7 @@ def test_the_command_reads_the_traces_of_clients(commands_use_session: None) -> 
         with Producer("makers", options) as producer:
             for number in range(20):
                 producer.send(Message("Traced", b"%d" % number))
+        wait_for_readers(broker.port)
         command = ["pipeline", "trace", "-n", broker.namesrv]
         found = CliRunner().invoke(cli, [*command, "--json"])
         assert found.exit_code == 0, found.stderr
