@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import random
 import re
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -208,6 +209,26 @@ def test_an_iceberg_table_that_others_maintain_or_roll_back(tmp_path: Path) -> N
     table.table.manage_snapshots().rollback_to_snapshot(table.table.snapshots()[0].snapshot_id).commit()
     archive_store(ICEBERG.opened(tmp_path / "a"), tmp_path / "more", BROKER)
     assert places(ICEBERG.rows(tmp_path / "a")) == logged(tmp_path / "more")
+
+
+def test_an_iceberg_table_whose_snapshots_others_expire(tmp_path: Path) -> None:
+    """The table itself has the positions, which count while it has as many rows as when they were written."""
+    make_store(tmp_path / "s", 60)
+    make_store(tmp_path / "more", 90)
+    archive_store(ICEBERG.opened(tmp_path / "a"), tmp_path / "s", BROKER, commit_bytes=2000)
+
+    def change(make: Callable[[Any], None]) -> None:
+        """Make a snapshot without positions, and expire all others."""
+        make(table := ICEBERG.table(tmp_path / "a"))
+        table.maintenance.expire_snapshots().older_than(datetime.datetime.now(datetime.UTC)).commit()
+        assert len(ICEBERG.table(tmp_path / "a").snapshots()) == 1
+
+    change(lambda table: table.append(ROWS_SCHEMA.empty_table()))
+    archive_store(ICEBERG.opened(tmp_path / "a"), tmp_path / "more", BROKER)
+    assert places(ICEBERG.rows(tmp_path / "a")) == logged(tmp_path / "more")
+    change(lambda table: table.append(table.scan(limit=1).to_arrow()))
+    with pytest.raises(StoreError, match="no snapshot says how far it is archived"):
+        ICEBERG.opened(tmp_path / "a")
 
 
 def test_an_iceberg_table_of_another_program_is_refused(tmp_path: Path) -> None:

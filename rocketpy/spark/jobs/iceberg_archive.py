@@ -2,7 +2,9 @@
 
 The positions of all queues are a property of each snapshot that a run makes, as JSON: a table that is rolled back goes
 on from where the older snapshot was. A snapshot without them, of a compaction by another program, has those of its
-parent.
+parent. Other programs expire snapshots, too, so the table has the newest positions as well. They count if no snapshot
+of the table's branch has any, and only while the table has as many rows as then: it was not rolled back, and nothing
+but compactions has changed it.
 
 pyiceberg itself repeats a commit that met another one, on top of the rows that were committed meanwhile. Here that
 would be the same rows again, so a commit is tried once. If the positions are still as they were, another program has
@@ -35,6 +37,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import ArrowScan, _dataframe_to_data_files  # the latter is what Table.append writes with
 from pyiceberg.table import FileScanTask, Table
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import DayTransform
 from requests import ConnectionError as NoConnection
 from requests import Timeout
@@ -50,7 +53,7 @@ from .table_archive import MARKS, ROWS_SCHEMA, TableReport, check_free
 
 NAMESPACE = "rocketmq"
 CATALOG_FILE = MARKS["iceberg"]  # in the table's directory, unless options name a catalog
-POSITIONS = "rocketpy.positions"
+POSITIONS = "rocketpy.positions"  # of a snapshot, and of the table
 ONCE = {"commit.retry.num-retries": "0"}
 TRIES_MAX = 5
 PROPERTIES = {
@@ -178,6 +181,7 @@ class IcebergArchive:
                 try:
                     with self._once() as transaction:
                         transaction.append(rows, snapshot_properties=_summary(after))
+                        transaction.set_properties(_kept(after, transaction.table_metadata.current_snapshot()))
                     break
                 except CommitFailedException:
                     self.table.refresh()
@@ -254,22 +258,38 @@ def _loaded(catalog: Any, identifier: tuple[str, ...], location: str) -> Table:
 
 def _positions_of(table: Table) -> dict[str, int]:
     """Return the positions of the newest snapshot that has them. Raises StoreError."""
-    current = snapshot = table.current_snapshot()
+    current = snapshot = oldest = table.current_snapshot()
     while snapshot is not None:
         if snapshot.summary is not None and (text := snapshot.summary.additional_properties.get(POSITIONS)):
             found: dict[str, int] = json.loads(text)
             return found
+        oldest = snapshot
         snapshot = table.snapshot_by_id(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id else None
-    if current is not None:
-        raise StoreError(
-            f"{table.location()} has rows, and no snapshot says how far it is archived: the table is not of rocketpy, "
-            "or another program has expired its snapshots. Name another table"
-        )
-    return {}
+    if current is None or oldest is None:
+        return {}
+    kept, rows = json.loads(table.properties.get(POSITIONS, "{}")), _rows_of(current)
+    if kept and rows is not None and kept["rows"] == rows and kept["sequence"] < (oldest.sequence_number or 0):
+        return dict(kept["positions"])
+    raise StoreError(
+        f"{table.location()} has rows, and no snapshot says how far it is archived: the table is not of rocketpy, "
+        "or another program has expired its snapshots after it has deleted or added rows. Name another table"
+    )
 
 
 def _summary(positions: Mapping[str, int]) -> dict[str, str]:
     return {POSITIONS: json.dumps(positions, separators=(",", ":"))}
+
+
+def _kept(positions: Mapping[str, int], snapshot: Snapshot | None) -> dict[str, str]:
+    """Return the property of a table after the commit of a snapshot."""
+    assert snapshot is not None, "it is of a commit"
+    kept = {"positions": positions, "sequence": snapshot.sequence_number or 0, "rows": _rows_of(snapshot)}
+    return {POSITIONS: json.dumps(kept, separators=(",", ":"))}
+
+
+def _rows_of(snapshot: Snapshot) -> str | None:
+    """Return the number of rows that a snapshot notes; None if it notes none."""
+    return snapshot.summary.additional_properties.get("total-records") if snapshot.summary is not None else None
 
 
 def _groups(table: Table) -> Iterator[list[FileScanTask]]:
