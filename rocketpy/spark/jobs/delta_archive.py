@@ -80,9 +80,16 @@ class DeltaArchive:
         self.report.commits += 1
 
     def compact(self) -> None:
-        """Merge small files. Readers keep the version that they have opened."""
+        """Merge small files. Readers keep the version that they have opened.
+
+        Files of topics whose paths are not ASCII stay as they are: Spark writes such a path unescaped, and delta-rs
+        escapes it when it removes the file, so the rows would be there twice.
+        """
         with _translated(self.uri):
-            self.report.merged_files += self.table.optimize.compact()["numFilesRemoved"]
+            files = pa.table(self.table.get_add_actions(flatten=True)).select(["path", "partition.topic"]).to_pylist()
+            left = sorted({file["partition.topic"] for file in files if not file["path"].isascii()})
+            filters = [("topic", "not in", left)] if left else None
+            self.report.merged_files += self.table.optimize.compact(filters)["numFilesRemoved"]
 
     def vacuum(self, days: int) -> None:
         """Remove files that no version of the last `days` days names. Older versions cannot be read any more."""
