@@ -143,7 +143,7 @@ build/reader-%: | $(VENV)/.spark
 	$(install_pyspark)
 
 test-tables: export ROCKETPY_READER = $(READER)
-test-tables: $(VENV)/.delta build/reader-$(READER)  ## tables read by a Spark with their packages, and in Iceberg's REST catalog (Java 17, Maven)
+test-tables: $(VENV)/.delta build/reader-$(READER)  ## tables read and maintained by a Spark with their packages, and in Iceberg's REST catalog (Java 17, Maven); SPARK=4.0.5: by that version
 	@sh deploy/java_17.sh
 	$(PYTEST) --numprocesses 0 tests/spark_tables
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.spark.conftest import broker, java
-from tests.spark_tables.packages import jars_of_catalog, jars_of_spark
+from tests.spark.tables import FORMATS, Format
+from tests.spark_tables.packages import PACKAGES, jars_of_catalog, jars_of_spark, line_of
 from tests.spark_tables.rest_catalog import RestCatalog
 from tests.spark_tables.sql import Sql
 
@@ -24,7 +25,8 @@ def sql(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sql]:
     version = os.environ.get("ROCKETPY_READER")
     if version is None:
         pytest.skip("no Spark to read tables with: run `make test-tables`")
-    started = Sql(jars_of_spark(version), ROOT / f"build/reader-{version}", tmp_path_factory.mktemp("sql"))
+    jars, formats = jars_of_spark(version), PACKAGES[line_of(version)]
+    started = Sql(jars, formats, ROOT / f"build/reader-{version}", tmp_path_factory.mktemp("sql"))
     assert started.version == version
     yield started
     started.stop()
@@ -35,3 +37,8 @@ def catalog(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Re
     started = RestCatalog(jars_of_catalog(), tmp_path_factory.mktemp("catalog"))
     yield started
     started.kill()
+
+
+@pytest.fixture(params=FORMATS, ids=lambda kind: kind.name)
+def kind(request: pytest.FixtureRequest) -> Format:
+    return request.param  # type: ignore[no-any-return]  # pytest's Any

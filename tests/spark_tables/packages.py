@@ -13,8 +13,12 @@ from pathlib import Path
 from tests.interop.toolchain import alone, cache_directory, fingerprint, need, run_build
 
 JARS = Path(__file__).parent / "jars"
-DELTA = {"4.0": "4.0.0", "4.1": "4.1.0"}
-"""The version of Delta for a line of Spark; Iceberg's is the same for all."""
+PACKAGES = {
+    "4.0": {"delta": "4.4.0", "iceberg": "1.11.0"},
+    "4.1": {"delta": "4.4.0", "iceberg": "1.12.0"},
+    "4.2": {"delta": "4.4.0"},
+}
+"""The newest versions of the formats that have packages for a line of Spark."""
 
 
 def line_of(version: str) -> str:
@@ -28,7 +32,8 @@ def jars_of_spark(version: str) -> Path:
         KeyError: there are no packages for this line of Spark. toolchain.Missing: no Maven.
     """
     line = line_of(version)
-    return _fetched("spark", f"-Dspark.version={line}", f"-Ddelta.version={DELTA[line]}")
+    versions = [f"-D{name}.version={one}" for name, one in PACKAGES[line].items()]
+    return _fetched(",".join(PACKAGES[line]), f"-Dspark.version={line}", *versions)
 
 
 def jars_of_catalog() -> Path:
@@ -38,7 +43,9 @@ def jars_of_catalog() -> Path:
 
 def _fetched(profile: str, *options: str) -> Path:
     maven = need("mvn")
-    target = cache_directory() / "-".join(("tables", profile, *(one[2:] for one in options), fingerprint(JARS)[:16]))
+    target = cache_directory() / "-".join(
+        ("tables", *profile.split(","), *(one[2:] for one in options), fingerprint(JARS)[:16])
+    )
     with alone(target.parent):
         if not target.exists():
             begun = target.with_name(f"{target.name}.new")
@@ -49,5 +56,5 @@ def _fetched(profile: str, *options: str) -> Path:
     return target
 
 
-if __name__ == "__main__" and line_of(sys.argv[1]) not in DELTA:
-    raise SystemExit(f"Delta and Iceberg have no packages for Spark {sys.argv[1]}: choose one of {', '.join(DELTA)}")
+if __name__ == "__main__" and line_of(sys.argv[1]) not in PACKAGES:
+    raise SystemExit(f"Delta and Iceberg have no packages for Spark {sys.argv[1]}: choose one of {', '.join(PACKAGES)}")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.spark.tables import DELTA, FORMATS, Format
+from tests.spark.tables import DELTA, Format
 from tests.spark.test_archive_tables import BROKER, run
 from tests.spark.test_archive_topics import send
 from tests.spark_tables.sql import Sql, SqlError
@@ -18,11 +18,6 @@ from tests.spark_tables.stores import DAYS, TOPICS, Row, make_days, select, stor
 from tests.support.broker import RunningBroker
 
 CATALOG = "default"  # as pyiceberg calls a catalog without a name; catalog.db has it in each row
-
-
-@pytest.fixture(params=FORMATS, ids=lambda kind: kind.name)
-def kind(request: pytest.FixtureRequest) -> Format:
-    return request.param  # type: ignore[no-any-return]  # pytest's Any
 
 
 def table_of(sql: Sql, kind: Format, target: Path) -> str:
