@@ -7,6 +7,8 @@ import mmap
 import os
 from pathlib import Path
 
+RANDOM = "rr"  # the flag of MADV_RANDOM
+
 
 def is_in_memory(path: Path) -> bool:
     mounts = [line.split()[1:3] for line in Path("/proc/mounts").read_text().splitlines()]
@@ -26,3 +28,15 @@ def cached_pages(path: Path) -> set[int]:
     if status:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return {number for number, state in enumerate(found) if state & 1}
+
+
+def flags_of_mappings(file: Path) -> list[list[str]]:
+    """Return the kernel's flags (VmFlags of proc(5)) of each mapping of the file in this process."""
+    found, is_ours = [], False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        first, *rest = line.split()
+        if "-" in first and not first.endswith(":"):
+            is_ours = rest[-1] == str(file)
+        elif first == "VmFlags:" and is_ours:
+            found.append(rest)
+    return found

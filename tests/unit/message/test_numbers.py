@@ -84,6 +84,7 @@ OTHER_TEXTS = {
     "store/inspection/queue_check.py": "names of files",
     "store/recovery/queue_loading.py": "names of files",
     "store/inspection/reader.py": "names of files",
+    "tls/certificates.py": "the time of a certificate, of fixed length",
 }
 
 

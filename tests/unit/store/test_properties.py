@@ -18,7 +18,7 @@ from rocketpy.remoting.work import result_of
 from rocketpy.store.formats.index_file import UNITS_PER_STEP, index_files
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
-from tests.support.page_cache import cached_pages, is_in_memory
+from tests.support.page_cache import RANDOM, cached_pages, flags_of_mappings, is_in_memory
 from tests.support.store_writer import StoreWriter, small_config
 
 NOW = 1_700_000_000_000
@@ -69,23 +69,26 @@ def test_mapped_file_size_consume_queue(tmp_path: Path, size: int, rounded: int)
     close_store(opened, clean=True)
 
 
-def test_data_read_ahead_enable(tmp_path: Path) -> None:
-    """Off: a message comes from the disk with its pages, and with none around them.
+@pytest.mark.parametrize("is_on", [True, False])
+def test_data_read_ahead_enable(tmp_path: Path, is_on: bool) -> None:
+    """Off: the kernel is told that the log is read at random; a message comes from the disk with its pages alone.
     Fault: Each cold read of 4 KiB took 123 KB from the disk, and nothing could change that."""
-    config = small_config(tmp_path, data_read_ahead_enable=False, mapped_file_size_commit_log=1 << 20)
+    config = small_config(tmp_path, data_read_ahead_enable=is_on, mapped_file_size_commit_log=1 << 20)
     opened = put_all(config, 200)
     (file,) = opened.paths.commitlog.iterdir()
     cold.drop(opened.paths.commitlog)
-    if is_in_memory(file):
-        pytest.skip("the files of this directory are always in memory")
+    is_on_disk = not is_in_memory(file)  # in a file system of memory nothing is read from a disk
     store = MessageStore(config, opened.control)
     expected = set[int]()
     for offset in (100, 150):
-        assert cached_pages(file) == expected
+        if is_on_disk and not is_on:
+            assert cached_pages(file) == expected
         (unit,) = store.consume_queue_units("T", 0, offset, 1)
         assert store.log.read(unit.phy_offset, unit.size) is not None
         expected |= set(range(unit.phy_offset // PAGE, (unit.phy_offset + unit.size - 1) // PAGE + 1))
-    assert cached_pages(file) == expected
+    if is_on_disk and not is_on:
+        assert cached_pages(file) == expected
+    assert any(RANDOM in flags for flags in flags_of_mappings(file)) != is_on
     store.close()
     close_store(opened, clean=True)
 
