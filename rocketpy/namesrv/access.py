@@ -47,10 +47,9 @@ class AccessControl:
         self._hashing = trio.CapacityLimiter(1)
 
     def refresh(self) -> None:
-        """Read changed files now."""
-        accounts = self._files.poll()
-        if accounts is not None:
-            self._validator.accounts = accounts
+        """Read the files again, in a worker that was forked later: its accounts are those of the first start, among
+        which may be revoked ones. Raises: ConfigError: a file of accounts cannot be used."""
+        self._validator.accounts = self._files.load()
 
     async def process(self, request: RemotingCommand, channel: Channel) -> Response:
         """The answer of the processor, or a refusal."""
@@ -68,7 +67,9 @@ class AccessControl:
         return Duty("loading changed accounts", POLL_INTERVAL_S, self._poll)
 
     async def _poll(self) -> None:
-        await trio.to_thread.run_sync(self.refresh)
+        accounts = await trio.to_thread.run_sync(self._files.poll)
+        if accounts is not None:
+            self._validator.accounts = accounts
 
     def statistics(self) -> AccessStatistics:
         """Plain numbers; safe to read from another thread."""

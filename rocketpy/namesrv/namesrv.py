@@ -107,7 +107,7 @@ class NameServer:
         """Read the files again that have changed since: in a worker that was forked later, before it serves.
 
         Raises:
-            ConfigError: the key-value table is damaged.
+            ConfigError: one of them cannot be used.
         """
         self._kv.reload()
         if self.tls is not None:

@@ -74,22 +74,28 @@ class Certificates:
         return self.context
 
     def load_changed(self) -> None:
-        """Load the files if they are others than at the last try: in a process that begins, without a second look."""
+        """Load the files if they are others than at the last try: in a process that begins, without a second look.
+
+        Raises:
+            ConfigError: they cannot be used; what was loaded may be long out of date.
+        """
         if self._look() != self._tried:
-            self.reload()
+            self._load()
 
     def reload(self) -> None:
         """Read the files again. If they cannot be used, new connections go on with the context there is.
 
         A key with a password takes a tenth of a second: call it where nothing waits for it.
         """
-        self._tried = self._look()
         try:
-            context, not_after_s = self._build(), self._not_after_s()
+            self._load()
         except ConfigError as exc:
             self.reload_failures += 1
             logger.error("cannot load the changed certificate: %s; new connections get the one loaded before", exc)
-            return
+
+    def _load(self) -> None:
+        self._tried = self._look()
+        context, not_after_s = self._build(), self._not_after_s()
         self.context, self.not_after_s = context, not_after_s
         self.reloads += 1
         days = self.days_left(time.time())
