@@ -302,10 +302,11 @@ class ConsumerManager:
         return list(infos), next(iter(infos.values()), None)
 
     def client_on(self, connection: int) -> ClientChannelInfo | None:
-        """The client of the connection, if it is a member of the first group that it has entered."""
+        """The client of the connection, as one of its groups has it."""
         for name in self._connections.get(connection, ()):
             entry = self._groups.get(name)
-            return None if entry is None else entry.channels.get(connection)
+            if entry is not None and connection in entry.channels:
+                return entry.channels[connection]
         return None
 
     def is_member(self, group: str, connection: int) -> bool:

@@ -16,6 +16,8 @@ from .producer import ProducerManager
 from .subscription_group import SubscriptionGroupManager
 from .topic_config import TopicConfigManager
 
+GROUPS_MAX = 64  # of a client whose heartbeats are recognised; also those that it names more than once
+
 
 @attrs.frozen(eq=False)
 class _Membership:
@@ -54,9 +56,11 @@ class RepeatedHeartbeats:
     clock: Clock
 
     def remember(self, request: RemotingCommand, heartbeat: HeartbeatData, info: ClientChannelInfo) -> None:
-        """`heartbeat` was registered, with `info` for each of its groups. One with SQL92 is not remembered: its
-        programs may be forgotten."""
+        """`heartbeat` was registered, with `info` for each of its groups. One with SQL92 is not remembered, because its
+        programs may be forgotten, nor one with many groups, because a repeated one is served in a single step."""
         memberships = []
+        if len(heartbeat.consumer_data_set) + len(heartbeat.producer_data_set) > GROUPS_MAX:
+            return
         for consumer in heartbeat.consumer_data_set:
             entry, config = self.consumers.group(consumer.group_name), self.groups.select(consumer.group_name)
             if entry is None or config is None:

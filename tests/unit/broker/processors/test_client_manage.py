@@ -11,8 +11,10 @@ import pytest
 import trio
 
 from rocketpy.broker.managers import filter_compiler
+from rocketpy.broker.managers.repeated_heartbeats import GROUPS_MAX
 from rocketpy.broker.processors import client_manage
 from rocketpy.codes import LanguageCode
+from rocketpy.remoting import fastjson
 from rocketpy.remoting.bodies.client import HeartbeatData
 from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
 from rocketpy.remoting.command import RemotingCommand
@@ -105,6 +107,30 @@ def test_a_heartbeat_that_says_anything_else_is_no_repeated_one(tmp_path: Path, 
     others = {"version": 410, "language": LanguageCode.GO, "body": body + b" "}
     other = request if field == "account" else attrs.evolve(request, **{field: others[field]})
     assert not repeated.renew(other, 1, "mallory" if field == "account" else "")
+
+
+def test_a_heartbeat_with_many_groups_is_no_repeated_one(tmp_path: Path) -> None:
+    """Fault: The groups of one heartbeat, 32 000 times the same, stopped the loop for 48 ms."""
+    rig = SlowPathRig(tmp_path)
+    body = {"clientID": "a", "producerDataSet": [{"groupName": "P"}] * (GROUPS_MAX + 1)}
+    request = RemotingCommand(code=34, body=fastjson.dumps(body), version=409, language=LanguageCode.JAVA)
+    trio.run(rig.processors[34].process, request, rig.channel)
+    assert not rig.services.repeated_heartbeats.renew(request, 1, "")
+
+
+def test_a_client_that_has_left_one_of_its_groups_is_recognised(tmp_path: Path) -> None:
+    """Fault: Which of its groups was asked for it was a matter of chance."""
+    rig = SlowPathRig(tmp_path)
+
+    async def scene() -> None:
+        for number in range(20):
+            await rig.heartbeat("a", group=f"G{number}", topics={"T": "*"})
+            rig.services.consumers.unregister(f"G{number}", 1)
+        await rig.heartbeat("a", group="G", topics={"T": "*"})
+
+    trio.run(scene)
+    found = rig.services.consumers.client_on(1)
+    assert found is not None and found.client_id == "a"
 
 
 def test_of_two_connections_of_a_client_the_one_with_the_last_heartbeat_is_used(tmp_path: Path) -> None:
