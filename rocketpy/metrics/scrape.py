@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
-HEAD_BYTES_MAX = 16_384
+HEAD_BYTES_MAX = 65_536
 RECEIVE_BYTES = 4_096
 
 
@@ -45,15 +45,18 @@ def read_request(connection: socket.socket) -> Request | None:
     Raises:
         BadRequest: it is none. OSError, of the connection.
     """
-    head = b""
-    while b"\n\n" not in head:
-        if len(head) > HEAD_BYTES_MAX:
-            raise BadRequest
+    head, is_whole = bytearray(), False
+    while not is_whole:
         received = connection.recv(RECEIVE_BYTES)
         if not received:
             return None
-        head = (head + received).replace(b"\r\n", b"\n")
-    return parse_head(head[: head.index(b"\n\n")].decode("latin-1"))
+        seen = max(0, len(head) - 2)  # its end may come in parts
+        head += received
+        if len(head) > HEAD_BYTES_MAX:
+            raise BadRequest
+        is_whole = any(head.find(end, seen) >= 0 for end in (b"\n\n", b"\n\r\n"))
+    text = head.replace(b"\r\n", b"\n")
+    return parse_head(text[: text.index(b"\n\n")].decode("latin-1"))
 
 
 def parse_head(head: str) -> Request:

@@ -16,7 +16,7 @@ from rocketpy.errors import ConnectFailed, NumberInvalid
 from rocketpy.message.host import parse_host
 from rocketpy.remoting.abc import Peer
 
-from .byte_stream import ByteStream, Receiver
+from .byte_stream import REST_READS_MAX, ByteStream, Receiver
 from .sockets import peer_named, unacknowledged_bytes
 
 if TYPE_CHECKING:
@@ -141,10 +141,12 @@ class AsyncioByteStream(asyncio.Protocol):
         self._tell_drained()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if exc is not None:
-            self._receive_rest()
-        self._lost.set()
-        self._came.set()
+        try:
+            if exc is not None:
+                self._receive_rest()
+        finally:
+            self._lost.set()
+            self._came.set()
 
     def _receive_rest(self) -> None:
         """Read what the peer sent before a write failed: it may be the answers to earlier requests."""
@@ -152,5 +154,7 @@ class AsyncioByteStream(asyncio.Protocol):
             descriptor = socket.dup(self._transport.get_extra_info("socket").fileno())
             with socket.socket(fileno=descriptor) as rest:  # those that the loops give away have no `recv`
                 rest.setblocking(False)
-                while data := rest.recv(REST_SIZE):
+                for _ in range(REST_READS_MAX):
+                    if not (data := rest.recv(REST_SIZE)):
+                        break
                     self.data_received(data)

@@ -12,6 +12,9 @@ from typing import Protocol
 
 from rocketpy.remoting.abc import Peer
 
+REST_READS_MAX = 256
+"""Reads of what the peer had sent when a write failed. A buffer holds less, and the peer may go on."""
+
 
 class Receiver(Protocol):
     """The user of a stream. Both are called by `ByteStream.run`, and must not raise."""

@@ -20,7 +20,7 @@ from rocketpy.errors import ConnectFailed
 from rocketpy.message.host import parse_host
 from rocketpy.remoting.abc import Peer
 
-from .byte_stream import ByteStream, Receiver
+from .byte_stream import REST_READS_MAX, ByteStream, Receiver
 from .sockets import peer_named, unacknowledged_bytes
 from .streams import connect
 
@@ -183,7 +183,9 @@ class TrioSocketStream:
 
     def _receive_rest(self) -> None:
         """Read what the peer sent before a write failed: it may be the answers to earlier requests."""
-        while self._receiver is not None and not self._is_over and (data := self._receive()):
+        for _ in range(REST_READS_MAX):
+            if self._receiver is None or self._is_over or not (data := self._receive()):
+                break
             self._receiver.received(data)
 
     # --- writing ------------------------------------------------------------------------------------------------------
@@ -210,8 +212,10 @@ class TrioSocketStream:
             sent = 0
         except OSError:
             self._left = memoryview(b"")
-            self._receive_rest()
-            self.abort()
+            try:
+                self._receive_rest()
+            finally:
+                self.abort()
             return
         self._left = data[sent:]
 
