@@ -209,8 +209,8 @@ class BrokerController:
             found |= {code: FollowedProcessor(found[code], self.services.followers) for code in CHANGES}
         return {code: GuardedProcessor(each, guard) if code in ADMIN_CODES else each for code, each in found.items()}
 
-    def at_once(self) -> Mapping[int, Callable[[RemotingCommand, Channel], RemotingCommand | None]]:
-        """By request code: requests that need no processor if they change nothing."""
+    def inline(self) -> Mapping[int, Callable[[RemotingCommand, Channel], RemotingCommand | None]]:
+        """By request code: what serves a request in the loop, or leaves it to its processor by None."""
         return {RequestCode.HEART_BEAT: self._client_manage.renew}
 
     def table_sizes(self) -> list[TableSize]:

@@ -183,7 +183,7 @@ class BrokerConfig(FilterConfig):
     flush_consumer_offset_interval: int = setting(
         5_000,
         "flushConsumerOffsetInterval",
-        "Time between writes of consumerOffset.json. After a crash, messages since the last one are consumed again.",
+        "Time between writes of consumerOffset.json. After a crash, messages since the last write are read again.",
         unit="ms",
         at_least=1,
     )

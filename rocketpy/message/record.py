@@ -336,7 +336,7 @@ def _decode_at(image: bytes | memoryview, at: int, phy_offset: int, *, check_crc
 
 
 def _read_sound(image: bytes, at: int) -> ReceivedRecord | None:
-    """Read a V1 record whose sizes hold, in a third of the time of `_read`; None: `_read` says what is there."""
+    """Read a V1 record whose sizes hold, in a third of the time of `_read`; None: `_read` decides about it."""
     try:
         looked_at = _LOOKED_AT[image[at + _SYS_FLAG_LOW_AT] & _HOSTS_V6]
         size, magic, queue_id, queue_offset, sys_flag, body_size = looked_at.unpack_from(image, at)

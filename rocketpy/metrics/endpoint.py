@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 SILENCE_MAX_S = 10.0  # of a client: in its handshake, its request, and in reading the answer
 SCRAPE_MAX_S = 30.0  # of a client that is not silent: from its connection to the end of its answer
 SCRAPES_MAX = 16
-LOOK_S = 0.5  # at connections that take too long, while there are some
+LOOK_S = 0.5  # between two looks at connections that take too long, and for a free descriptor
 GZIP_LEVEL = 1  # of 2.5 MB: 10 ms of the processor instead of 60, and a tenth more bytes
 GZIP_WINDOW = 31  # 2 to the power of 15 bytes, with a header of gzip
 

@@ -31,7 +31,7 @@ YIELD_LINES = 500  # about a third of a millisecond
 
 @attrs.frozen
 class Form:
-    """The form of a text."""
+    """Content type of a scrape, and its syntax."""
 
     content_type: str
     is_openmetrics: bool

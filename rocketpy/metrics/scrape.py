@@ -16,7 +16,7 @@ RECEIVE_BYTES = 4_096
 
 
 class BadRequest(Exception):
-    """It is no head of an HTTP request, or a longer one."""
+    """The head is not that of an HTTP request, or is longer than HEAD_BYTES_MAX."""
 
 
 @attrs.frozen
@@ -26,7 +26,7 @@ class Request:
     method: str
     path: str
     query: str
-    headers: Mapping[str, str]  # by their names in small letters
+    headers: Mapping[str, str]  # by their names in lower case
 
     def environ(self) -> dict[str, str]:
         """Return what an application finds out of a request, by WSGI."""
@@ -43,7 +43,7 @@ def read_request(connection: socket.socket) -> Request | None:
     """Read the head of a request; None: the client has ended before.
 
     Raises:
-        BadRequest: it is none. OSError, of the connection.
+        BadRequest: as its text says. OSError, of the connection.
     """
     head, is_whole = bytearray(), False
     while not is_whole:

@@ -47,8 +47,8 @@ class AccessControl:
         self._hashing = trio.CapacityLimiter(1)
 
     def refresh(self) -> None:
-        """Read the files again, in a worker that was forked later: its accounts are those of the first start, among
-        which may be revoked ones. Raises: ConfigError: a file of accounts cannot be used."""
+        """Read the files again, in a worker that was forked later: an account that was revoked since must not be
+        accepted. Raises: ConfigError: a file of accounts cannot be used."""
         self._validator.accounts = self._files.load()
 
     async def process(self, request: RemotingCommand, channel: Channel) -> Response:

@@ -104,7 +104,7 @@ class NameServer:
         self._scanned_at_s = -math.inf
 
     def refresh(self) -> None:
-        """Read the files again that have changed since: in a worker that was forked later, before it serves.
+        """Read key-value table and accounts again, and a changed certificate: in a forked worker, before it serves.
 
         Raises:
             ConfigError: one of them cannot be used.

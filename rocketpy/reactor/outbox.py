@@ -57,7 +57,8 @@ class Outbox:
         self._backlog.append(messages)
 
     def flush(self) -> bool:
-        """Write as much of the backlog as fits into the ring, and wake the consumer. Called once per batch. Returns
+        """Write as much of the backlog as fits into the ring, and wake the consumer; do nothing while only unhurried
+        messages wait for a wake-up. Called once per batch. Returns
         True if a step of `put_all` has ended before the ring was full: call again soon."""
         if self.has_unhurried and not self._backlog and not self.writer.has_unsent():
             return False

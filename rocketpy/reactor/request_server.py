@@ -123,7 +123,7 @@ class _Job:
     connection: _Connection
     received_ns: int
     size: int  # bytes that it counts while it waits
-    is_allowed: bool = False  # access control has seen it
+    is_checked: bool = False  # access control, if there is any, has allowed it: it counts a request once
     rest: Rest | None = None  # what is left of it when it has been prepared
 
     @property
@@ -145,7 +145,7 @@ class Handlers:
     """SETTINGS: what the manager tells a query worker."""
     access: AccessGuard | None = None
     """Asked before a request is served; None: all are allowed."""
-    at_once: Mapping[int, Callable[[RemotingCommand, Channel], RemotingCommand | None]] = attrs.field(factory=dict)
+    inline: Mapping[int, Callable[[RemotingCommand, Channel], RemotingCommand | None]] = attrs.field(factory=dict)
     """By request code: serves a request without a task, or returns None to have it served by its processor. It takes
     no longer than to put a request into a queue, and the response may wait for others (Gateway.write_unhurried)."""
 
@@ -169,7 +169,7 @@ class RequestServer:
     _connections: dict[int, _Connection] = attrs.field(init=False, factory=dict)
     _queues: dict[str, PoolQueue[_Job]] = attrs.field(init=False, factory=dict)
     _in_service: int = attrs.field(init=False, default=0)
-    _at_once: int = attrs.field(init=False, default=0)  # requests that were served without a task
+    _inline: int = attrs.field(init=False, default=0)  # requests that were served without a task
     _refused: Faults = attrs.field(init=False, factory=lambda: Faults(name="refused"))  # errors of clients
     _nursery: trio.Nursery | None = attrs.field(init=False, default=None)
     _turned_ns: int = attrs.field(init=False, default=0)
@@ -221,7 +221,7 @@ class RequestServer:
     def turn(self) -> bool:
         """Read a batch from every ring, and write out backlogs. Returns False if no task has got work, and there is
         nothing to continue."""
-        taken, at_once = 0, self._at_once
+        taken, inline = 0, self._inline
         now_ns = self.now_ns()
         if now_ns - self._turned_ns > AWAY_NS:
             self._there_since_ns = now_ns
@@ -244,7 +244,7 @@ class RequestServer:
                     reader.release()
                 if self.now_ns() - now_ns > BATCH_NS:
                     break
-        moved = self.gateway.deaths.turn(self._drop_connections) or taken > self._at_once - at_once
+        moved = self.gateway.deaths.turn(self._drop_connections) or taken > self._inline - inline
         self.block.serve(0)
         serving.set(None)
         self.gateway.flush(now_ns)
@@ -367,11 +367,11 @@ class RequestServer:
         if self.handlers.access is not None:
             self.handlers.access.distrust(origin.peer.host)
 
-    def _served_at_once(self, job: _Job) -> bool:
+    def _serve_inline(self, job: _Job) -> bool:
         """Serve a request whose connection has no other one in service, if that takes no task. The others wait for
-        their turn."""
+        their turn. Returns True also if it was refused, or failed: that was the answer."""
         serve, access, channel = (
-            self.handlers.at_once.get(job.request.code),
+            self.handlers.inline.get(job.request.code),
             self.handlers.access,
             job.connection.channel,
         )
@@ -382,18 +382,18 @@ class RequestServer:
                 if access.is_long(job.request):
                     return False
                 access.check(job.request, channel.peer.host)
-                job.is_allowed = True
+                job.is_checked = True
             response = serve(job.request, channel)
             if response is not None and not job.request.is_oneway:
                 self.gateway.write_unhurried(channel.connection, response.answering(job.request), self._turned_ns)
-            self._at_once += response is not None
+            self._inline += response is not None
         except Exception as exc:
             self._fail(job.request, channel.push, exc)
             return True
         return response is not None
 
     def _submit(self, job: _Job) -> None:
-        if self._served_at_once(job):
+        if self._serve_inline(job):
             return
         queue = self._queues[self.pools.pool_for(job.request.code).name]
         if not queue.put(job):
@@ -442,7 +442,7 @@ class RequestServer:
             queue.keep_turn(job.sender)  # those behind it that are too old as well do not wait for one turn each
             return None
         access = self.handlers.access
-        if access is not None and job.rest is None and not job.is_allowed:
+        if access is not None and job.rest is None and not job.is_checked:
             if not access.is_long(request):
                 access.check(request, channel.peer.host)
             elif queue.pool.tasks == 1 and request.code in self.handlers.processors:

@@ -1,8 +1,8 @@
 """Sink `rocketmq`: DataFrames and streams to topics, at least once.
 
-A message is stored when its broker has acknowledged it, and readers see it a moment later; a batch query ends when they
-do. A task or a micro-batch that is repeated sends its messages
-again; nothing can be taken back. SPARK_ID is the same in each repetition if the rows come in the same order.
+A message is stored when its broker has acknowledged it, and readers see it a moment later; a batch write ends when they
+do. A task or a micro-batch that is repeated sends its messages again; nothing can be taken back. SPARK_ID is the same
+in each repetition if the rows come in the same order.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class TaskWriter:
     """Writes the rows of a task; pickled on its way to executors.
 
     Args:
-        run_id: of a batch query; a stream's tasks know their query and batch.
+        run_id: of a batch write; a stream's tasks know their query and batch.
     """
 
     def __init__(self, options: SinkOptions, run_id: str) -> None:
@@ -106,14 +106,14 @@ def wait_for_readers(options: SinkOptions, total: dict[MessageQueue, Receipt]) -
     try:
         behind = CLUSTERS.get(options.client_options()).wait_for(ends, MAX_WAIT_S)
     except RocketError as error:
-        logger.warning("batch query: all messages are stored; whether readers see them is not known: %s", error)
+        logger.warning("batch write: all messages are stored; whether readers see them is not known: %s", error)
         return
     for queue, at in sorted(behind.items()):
-        logger.warning("batch query: %s is stored up to %d, and readers see it up to %d", queue, ends[queue], at)
+        logger.warning("batch write: %s is stored up to %d, and readers see it up to %d", queue, ends[queue], at)
 
 
 class TopicWriter(DataSourceArrowWriter):
-    """Of a batch query."""
+    """Of a batch write."""
 
     def __init__(self, tasks: TaskWriter) -> None:
         self.tasks = tasks
@@ -123,11 +123,11 @@ class TopicWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         total = total_receipts(messages)
-        log_receipts(total, "batch query: stored %d messages in %s")
+        log_receipts(total, "batch write: stored %d messages in %s")
         wait_for_readers(self.tasks.options, total)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        stored = "batch query failed; %d messages were already stored in %s"
+        stored = "batch write failed; %d messages were already stored in %s"
         log_receipts(total_receipts(messages), stored, "; they stay")
 
 

@@ -406,11 +406,11 @@ def test_a_write_waits_for_no_delayed_messages(
         )
     assert asked == [{queue: 7, other: 1}]
     assert caplog.messages[:3] == [
-        f"batch query: stored 3 messages in {queue}, 3 delayed",
-        f"batch query: stored 5 messages in {queue}, offsets 5 to 6, 3 delayed",
-        f"batch query: stored 1 messages in {other}, offsets 0 to 0",
+        f"batch write: stored 3 messages in {queue}, 3 delayed",
+        f"batch write: stored 5 messages in {queue}, offsets 5 to 6, 3 delayed",
+        f"batch write: stored 1 messages in {other}, offsets 0 to 0",
     ]
-    assert caplog.messages[3] == f"batch query: {queue} is stored up to 7, and readers see it up to 6"
+    assert caplog.messages[3] == f"batch write: {queue} is stored up to 7, and readers see it up to 6"
 
 
 def test_the_log_of_a_failed_query_says_what_stays(caplog: pytest.LogCaptureFixture) -> None:
@@ -424,5 +424,5 @@ def test_the_log_of_a_failed_query_says_what_stays(caplog: pytest.LogCaptureFixt
     batch, micro_batch = caplog.messages
     queue = MessageQueue("T", "a", 1)
     stored = f"3 messages were already stored in {queue}, offsets 5 to 9; they stay"
-    assert batch == f"batch query failed; {stored}"
+    assert batch == f"batch write failed; {stored}"
     assert micro_batch == f"micro-batch 7 failed; {stored}, and the next try stores them again"

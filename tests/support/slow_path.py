@@ -169,8 +169,8 @@ class SlowPathRig:
         data = body if body is None or isinstance(body, bytes) else fastjson.dumps(body)
         request = RemotingCommand(code=code, ext_fields=ext_fields, body=data, version=version, language=language)
         try:
-            at_once = self.broker.at_once().get(code, lambda request, channel: None)
-            response = at_once(request, channel or self.channel)
+            inline = self.broker.inline().get(code, lambda request, channel: None)
+            response = inline(request, channel or self.channel)
             if response is None:
                 response = await finished(await self.processors[code].process(request, channel or self.channel))
         except RocketError as exc:

@@ -17,11 +17,16 @@ CHANNEL_EXPIRED_MS = 120_000  # four missed heartbeats
 
 @attrs.define(eq=False)
 class LastHeartbeat:
-    """When a client sent its last heartbeat, and what that has registered."""
+    """When a client sent its last heartbeat, and what that has registered. The groups that the heartbeat named share
+    this value, which changes with each repeated one.
+
+    Attributes:
+        registered: of repeated_heartbeats.py, which is above this module; None: the next heartbeat is no repeated one.
+    """
 
     seen_ms: int  # monotonic, for the sweep
     timestamp_ms: int  # wall clock, for people
-    registered: object = attrs.field(init=False, default=None)  # of repeated_heartbeats.py
+    registered: object = attrs.field(init=False, default=None)
 
 
 @attrs.frozen
@@ -32,7 +37,7 @@ class ClientChannelInfo:
     client_id: str
     language: str
     version: int
-    last: LastHeartbeat = attrs.field(eq=False)
+    last_heartbeat: LastHeartbeat = attrs.field(eq=False)
     access_key: str = ""  # of the account that has signed the heartbeat; empty without access control
 
     @property

@@ -129,7 +129,7 @@ class ClientJournal:
             client_id=client_id,
             language=language,
             version=version,
-            last=LastHeartbeat(self._clock.monotonic_ms(), self._clock.now_ms()),
+            last_heartbeat=LastHeartbeat(self._clock.monotonic_ms(), self._clock.now_ms()),
             access_key=access_key,
         )
         for name in consumes:

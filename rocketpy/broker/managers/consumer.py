@@ -244,8 +244,8 @@ class ConsumerManager:
             entry = self._groups.get(name)
             if entry is not None and connection in entry.channels:
                 info = entry.channels[connection]
-                last = LastHeartbeat(min(seen_ms, info.last.seen_ms), info.last.timestamp_ms)
-                entry.channels[connection] = attrs.evolve(info, last=last)
+                last = LastHeartbeat(min(seen_ms, info.last_heartbeat.seen_ms), info.last_heartbeat.timestamp_ms)
+                entry.channels[connection] = attrs.evolve(info, last_heartbeat=last)
 
     def sweep(self) -> Generator[None, None, list[Channel]]:
         """Remove clients that have been silent for 120 s; returns their channels, which the caller closes. Work in
@@ -265,7 +265,7 @@ class ConsumerManager:
             silent = {
                 info.connection: info.channel
                 for info in entry.channels.values()
-                if silence_ms(info.last.seen_ms, now_ms) > CHANNEL_EXPIRED_MS
+                if silence_ms(info.last_heartbeat.seen_ms, now_ms) > CHANNEL_EXPIRED_MS
             }
             for connection in silent:
                 entry.remove_channel(connection)

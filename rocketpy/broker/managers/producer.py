@@ -53,7 +53,7 @@ class ProducerManager:
         table[info.connection] = info
         return is_other
 
-    def renew(self, info: ClientChannelInfo) -> None:
+    def move_to_newest(self, info: ClientChannelInfo) -> None:
         """A heartbeat came that changes nothing: for `find_channel` it is the last one of its client id."""
         connections = self._clients.get(info.client_id, {}).get(info.access_key, {})
         if info.connection in connections:
@@ -95,7 +95,7 @@ class ProducerManager:
         gone = {
             info.connection: info.channel
             for info in members
-            if silence_ms(info.last.seen_ms, now_ms) > CHANNEL_EXPIRED_MS
+            if silence_ms(info.last_heartbeat.seen_ms, now_ms) > CHANNEL_EXPIRED_MS
         }
         do_each(lambda connection: self._remove(group, connection), gone)
         return gone
@@ -112,7 +112,7 @@ class ProducerManager:
     def client_on(self, connection: int) -> ClientChannelInfo | None:
         return self._infos.get(connection)
 
-    def is_member(self, group: str, info: ClientChannelInfo) -> bool:
+    def holds(self, group: str, info: ClientChannelInfo) -> bool:
         """Whether this very entry is the group's of its connection."""
         return self._groups.get(group, {}).get(info.connection) is info
 

@@ -16,7 +16,7 @@ from .producer import ProducerManager
 from .subscription_group import SubscriptionGroupManager
 from .topic_config import TopicConfigManager
 
-GROUPS_MAX = 64  # of a client whose heartbeats are recognised; also those that it names more than once
+REMEMBERED_GROUPS_MAX = 64  # a heartbeat with more is served by a task; names that are repeated count
 
 
 @attrs.frozen(eq=False)
@@ -33,7 +33,7 @@ class _Registered:
     """What a heartbeat has registered.
 
     Attributes:
-        digest: hash of what it said; Python's has a secret of this process, so that nobody finds two with the same.
+        digest: hash of what it said; Python's has a secret of this process, so that no client makes two with the same.
     """
 
     digest: int
@@ -59,7 +59,7 @@ class RepeatedHeartbeats:
         """`heartbeat` was registered, with `info` for each of its groups. One with SQL92 is not remembered, because its
         programs may be forgotten, nor one with many groups, because a repeated one is served in a single step."""
         memberships = []
-        if len(heartbeat.consumer_data_set) + len(heartbeat.producer_data_set) > GROUPS_MAX:
+        if len(heartbeat.consumer_data_set) + len(heartbeat.producer_data_set) > REMEMBERED_GROUPS_MAX:
             return
         for consumer in heartbeat.consumer_data_set:
             entry, config = self.consumers.group(consumer.group_name), self.groups.select(consumer.group_name)
@@ -69,33 +69,35 @@ class RepeatedHeartbeats:
                 return
             memberships.append(_Membership(entry, entry.revision, config))
         producer_groups = tuple(producer.group_name for producer in heartbeat.producer_data_set)
-        info.last.registered = _Registered(_digest(request, info.access_key), producer_groups, tuple(memberships))
+        digest = _digest(request, info.access_key)
+        info.last_heartbeat.registered = _Registered(digest, producer_groups, tuple(memberships))
 
     def renew(self, request: RemotingCommand, connection: int, access_key: str) -> bool:
         """Set the times of the client if this is a repeated heartbeat of the connection. Returns False if it is not."""
         info = self.producers.client_on(connection) or self.consumers.client_on(connection)
-        registered = None if info is None else info.last.registered
+        registered = None if info is None else info.last_heartbeat.registered
         if info is None or not isinstance(registered, _Registered):
             return False
         if registered.digest != _digest(request, access_key) or not self._is_unchanged(registered, info):
             return False
-        info.last.seen_ms, info.last.timestamp_ms = self.clock.monotonic_ms(), self.clock.now_ms()
-        self.producers.renew(info)
+        info.last_heartbeat.seen_ms, info.last_heartbeat.timestamp_ms = self.clock.monotonic_ms(), self.clock.now_ms()
+        self.producers.move_to_newest(info)
         return True
 
     def _is_unchanged(self, registered: _Registered, info: ClientChannelInfo) -> bool:
         producers = self.producers
-        return all(producers.is_member(group, info) for group in registered.producer_groups) and all(
-            self._is_member(membership, info) for membership in registered.memberships
+        return all(producers.holds(group, info) for group in registered.producer_groups) and all(
+            self._is_as_registered(membership, info) for membership in registered.memberships
         )
 
-    def _is_member(self, membership: _Membership, info: ClientChannelInfo) -> bool:
+    def _is_as_registered(self, membership: _Membership, info: ClientChannelInfo) -> bool:
         entry, topic = membership.entry, names.retry_topic(membership.entry.group)
         return (
             entry.revision == membership.revision
             and entry.channels.get(info.connection) is info
             and self.consumers.group(entry.group) is entry
             and self.groups.select(entry.group) is membership.config
+            # no retry topic is made of a name that is too long
             and (self.topics.select(topic) is not None or len(topic) > names.TOPIC_LENGTH_MAX)
         )
 

@@ -149,7 +149,7 @@ def _producer(info: ClientChannelInfo) -> dict[str, Any]:
     return {
         "clientId": info.client_id,
         "language": info.language,
-        "lastUpdateTimestamp": info.last.timestamp_ms,
+        "lastUpdateTimestamp": info.last_heartbeat.timestamp_ms,
         "remoteIP": f"/{info.channel.peer}",
         "version": info.version,
     }

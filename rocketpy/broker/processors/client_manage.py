@@ -92,7 +92,7 @@ class ClientManageProcessor(TableProcessor):
             client_id=heartbeat.client_id,
             language=(LanguageCode.OTHER if request.language is None else request.language).name,
             version=int(request.version),
-            last=LastHeartbeat(services.clock.monotonic_ms(), services.clock.now_ms()),
+            last_heartbeat=LastHeartbeat(services.clock.monotonic_ms(), services.clock.now_ms()),
             access_key="" if services.access is None else services.access.signer(request),
         )
         try:

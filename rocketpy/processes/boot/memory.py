@@ -11,9 +11,9 @@ Each step is measured by what it costs to leave it out. One that gains less than
     schemas are made when first asked for       remoting/schema.py, bodies       CPU +5 %
     few headers are compiled, trio is there     schema.py, trio_stream.py        memory +2 %
     the parser of filters is imported late      filter/parser.py                 CPU +12 %, memory +4 %
-    metrics are imported at the first scrape    workers/manager.py               memory +11 %, CPU +3 %
+    metrics are imported at the first scrape    workers/manager.py               memory +11 %, CPU +3 % (**)
     a scrape imports no other HTTP server       metrics/scrape.py, families.py   memory +5 % (*)
-    a name server reads its files before        boot/namesrv.py                  memory +3 % (*)
+    a name server reads before it is forked     boot/namesrv.py                  memory +3 % (*)
     a slave's connection starts a replicator    worker_list.py, starts_on        memory +4 %
     replication and failover are imported late  worker_list.py, member.py        time +4 %, memory +3 %
     simple workers are forked from C            reactor/worker_spec.py           memory +6 %
@@ -27,7 +27,7 @@ Each step is measured by what it costs to leave it out. One that gains less than
 Medians of 15 starts of `rocketpy standalone` each, in turns (of a member seven, 77 MiB; on a store of 1 GiB and 800
 queues 24, and the shortest of them). Memory is the summed PSS of the processes without the store's files, 58 MiB; CPU
 is 0.42 s of all of them up to the first acknowledged send, which comes after 0.38 s. (*): of a broker with everything
-on, which has been scraped (bench/idle.py), 72 MiB.
+on, which has been scraped (bench/idle.py), 72 MiB. (**): before scrapes imported less.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def share_memory() -> None:
 
 
 def _use_one_arena() -> None:
-    """Let the threads of a worker share one heap. Each of a few would keep some hundred KiB for the next time; they are
-    too few to wait for each other."""
+    """Let the threads of a worker share one arena of malloc: each arena would keep some hundred KiB, and the threads
+    are too few to wait for each other."""
     with contextlib.suppress(AttributeError):  # musl has one heap anyway
         ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
 

@@ -169,7 +169,8 @@ class ManagerMain(RequestServerMain):
                         slow_path=controller,
                         fast_path=fast_path,
                         access=controller.services.access,
-                        at_once={} if inherited.settings.rocketpy.request_log_sample else controller.at_once(),
+                        # a sample of requests is taken in their processors
+                        inline={} if inherited.settings.rocketpy.request_log_sample else controller.inline(),
                     ),
                 )
                 async with trio.open_nursery() as nursery:

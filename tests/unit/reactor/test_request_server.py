@@ -276,7 +276,7 @@ def test_a_request_is_served_at_once_if_its_connection_has_no_other_in_service(
 ) -> None:
     gate, served = trio.Event(), []
 
-    def at_once(request: RemotingCommand, channel: Channel) -> RemotingCommand | None:
+    def inline(request: RemotingCommand, channel: Channel) -> RemotingCommand | None:
         served.append(request.opaque)
         if request.opaque == 8:
             raise RequestRefused(17, "no")
@@ -286,7 +286,7 @@ def test_a_request_is_served_at_once_if_its_connection_has_no_other_in_service(
         await gate.wait()
         return RemotingCommand.response(0, "by a task")
 
-    bench = open_bench({34: wait}, at_once={34: at_once})
+    bench = open_bench({34: wait}, inline={34: inline})
 
     async def scene() -> None:
         for opaque in (0, 1, 2):
@@ -308,7 +308,7 @@ def test_a_request_is_served_at_once_if_its_connection_has_no_other_in_service(
 
 def test_responses_at_once_wake_the_selector_together(open_bench: Callable[..., Bench]) -> None:
     """A wake-up costs both processes more than the response; heartbeats of many clients come all the time."""
-    bench = open_bench({1: ok}, at_once={34: lambda request, channel: RemotingCommand.response(0)})
+    bench = open_bench({1: ok}, inline={34: lambda request, channel: RemotingCommand.response(0)})
     selector = bench.blocks[2]
 
     def is_woken() -> bool:
@@ -363,11 +363,11 @@ def test_access_control_sees_each_request_once_also_one_that_is_not_served_at_on
 ) -> None:
     guard, served = Guard(), []
 
-    def at_once(request: RemotingCommand, channel: Channel) -> RemotingCommand | None:
+    def inline(request: RemotingCommand, channel: Channel) -> RemotingCommand | None:
         served.append(request.opaque)
         return None if request.opaque == 2 else RemotingCommand.response(0)
 
-    bench = open_bench({34: ok}, at_once={34: at_once}, access=guard)
+    bench = open_bench({34: ok}, inline={34: inline}, access=guard)
 
     async def scene() -> None:
         for opaque in (1, 2, 3, 4):

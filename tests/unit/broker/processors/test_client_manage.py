@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from rocketpy.broker.managers import filter_compiler
-from rocketpy.broker.managers.repeated_heartbeats import GROUPS_MAX
+from rocketpy.broker.managers.repeated_heartbeats import REMEMBERED_GROUPS_MAX
 from rocketpy.broker.processors import client_manage
 from rocketpy.codes import LanguageCode
 from rocketpy.remoting import fastjson
@@ -92,7 +92,8 @@ def test_a_heartbeat_that_repeats_the_last_one_only_renews_times(
     services, now_ms = rig.services, rig.clock.monotonic_ms()
     entry = services.consumers.group("G")
     assert entry is not None and entry.subscriptions.keys() == {"T"}
-    assert [entry.channels[1].last.seen_ms, services.producers.members("P")[0].last.seen_ms] == [now_ms, now_ms]
+    for info in (entry.channels[1], services.producers.members("P")[0]):
+        assert info.last_heartbeat.seen_ms == now_ms
     assert services.groups.select("G") is not None and services.topics.select("%RETRY%G") is not None
 
 
@@ -112,7 +113,7 @@ def test_a_heartbeat_that_says_anything_else_is_no_repeated_one(tmp_path: Path, 
 def test_a_heartbeat_with_many_groups_is_no_repeated_one(tmp_path: Path) -> None:
     """Fault: The groups of one heartbeat, 32 000 times the same, stopped the loop for 48 ms."""
     rig = SlowPathRig(tmp_path)
-    body = {"clientID": "a", "producerDataSet": [{"groupName": "P"}] * (GROUPS_MAX + 1)}
+    body = {"clientID": "a", "producerDataSet": [{"groupName": "P"}] * (REMEMBERED_GROUPS_MAX + 1)}
     request = RemotingCommand(code=34, body=fastjson.dumps(body), version=409, language=LanguageCode.JAVA)
     trio.run(rig.processors[34].process, request, rig.channel)
     assert not rig.services.repeated_heartbeats.renew(request, 1, "")
