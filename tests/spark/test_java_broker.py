@@ -16,6 +16,7 @@ from rocketpy.admin.cli import main as mqadmin
 from rocketpy.client import Message, ProducerOptions
 from rocketpy.client.options import ClientOptions
 from rocketpy.client.sync import Producer
+from rocketpy.message.message_queue import MessageQueue
 from rocketpy.spark.cluster import CLUSTERS
 from rocketpy.spark.data_lost import MessagesMissing, TopicRemade
 from rocketpy.spark.group_progress import read_document
@@ -28,7 +29,7 @@ from tests.interop.brokers import wait_until
 from tests.interop.java_broker import JavaBroker, running_java_broker
 from tests.spark.conftest import MUST_RUN
 from tests.spark.test_exactness import last_batch, until
-from tests.support.readers import wait_for_readers
+from tests.support.readers import DEADLINE_S
 
 EARLIEST = {"startingOffsets": "earliest"}
 Document = dict[str, Any]
@@ -71,9 +72,17 @@ class Lags(StreamingQueryListener):
 
 def send(broker: JavaBroker, topic: str, numbers: range, size: int = 10) -> None:
     with Producer("tests", ProducerOptions(name_servers=broker.namesrv, send_timeout=10)) as producer:
-        for number in numbers:
-            producer.send(Message(topic, (b"%d " % number).ljust(size, b".")))
-    wait_for_readers(broker.port)
+        sent = [producer.send(Message(topic, (b"%d " % number).ljust(size, b"."))) for number in numbers]
+    ends: dict[MessageQueue, int] = {}
+    for result in sent:
+        ends[result.queue] = max(ends.get(result.queue, 0), result.queue_offset + 1)
+    wait_for_ends(broker, ends)
+
+
+def wait_for_ends(broker: JavaBroker, ends: dict[MessageQueue, int]) -> None:
+    """Wait until readers see messages up to these offsets: the official broker, too, acknowledges them before."""
+    cluster = CLUSTERS.get(ClientOptions(name_servers=broker.namesrv))
+    assert cluster.wait_for(ends, DEADLINE_S) == {}
 
 
 def admin(broker: JavaBroker, command: str, *words: str) -> None:
@@ -124,9 +133,13 @@ def test_a_stream_from_topic_to_topic_outlives_a_kill_of_the_broker(
         query.stop()
         spark.streams.removeListener(lags)
     assert max(lags.seen) > 0
-    wait_for_readers(broker.port)
-    copies = rocketpy.spark.read(spark, nameServer=broker.namesrv, topic="JavaTo", columns="body").collect()
-    assert {int(bytes(row.body).split()[0]) for row in copies} == set(range(300))
+
+    def copied() -> set[int]:
+        rows = rocketpy.spark.read(spark, nameServer=broker.namesrv, topic="JavaTo", columns="body").collect()
+        return {int(bytes(row.body).split()[0]) for row in rows}
+
+    until(lambda: copied() >= set(range(300)), "all messages in the target")  # readers see them a moment later
+    assert copied() == set(range(300))
 
 
 def read_on(
