@@ -17,8 +17,8 @@ CHANNEL_EXPIRED_MS = 120_000  # four missed heartbeats
 
 @attrs.define(eq=False)
 class LastHeartbeat:
-    """When a client sent its last heartbeat, and what that has registered. The groups that the heartbeat named share
-    this value, which changes with each repeated one.
+    """The times of a client's last heartbeat, and what it has registered. The groups that the heartbeat named
+    share this value, which changes with each repeated one.
 
     Attributes:
         registered: of repeated_heartbeats.py, which is above this module; None: the next heartbeat is no repeated one.

@@ -113,7 +113,7 @@ class ProducerManager:
         return self._infos.get(connection)
 
     def holds(self, group: str, info: ClientChannelInfo) -> bool:
-        """Whether this very entry is the group's of its connection."""
+        """Return True if the group has this very entry for its connection, not an equal one."""
         return self._groups.get(group, {}).get(info.connection) is info
 
     def find_channel(self, client_id: str) -> Channel | None:

@@ -30,7 +30,7 @@ class _Membership:
 
 @attrs.frozen(eq=False)
 class _Registered:
-    """What a heartbeat has registered.
+    """Groups that a heartbeat has registered, and a digest of the heartbeat.
 
     Attributes:
         digest: hash of what it said; Python's has a secret of this process, so that no client makes two with the same.
