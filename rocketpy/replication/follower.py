@@ -119,9 +119,9 @@ class Follower:
             MasterUnusable: this master cannot be followed now.
         """
         log = Log(epochs=self._written, end=own.end, confirmed=int(self.control.confirmed_phy_offset))
-        seen, unclean = self.block.newest_epoch_seen, self._orders.unclean_epoch
+        known, unclean = self.known_epoch, self._orders.unclean_epoch
         try:
-            epochs = check_welcome(welcome, log, own.begin, newest_seen=seen, is_sync=self.is_sync, unclean=unclean)
+            epochs = check_welcome(welcome, log, own.begin, newest_known=known, is_sync=self.is_sync, unclean=unclean)
         except NeedsCut as exc:
             check_tail(welcome, own, crc_of)
             self.block.pointer.cut_phy_offset = exc.position
@@ -141,12 +141,10 @@ class Follower:
 
     @property
     def known_epoch(self) -> int:
-        """The newest epoch that this member knows."""
-        return max(self.block.newest_epoch_seen, self._written.last, *self._named())
-
-    def _named(self) -> tuple[int, ...]:
-        following = self._look()
-        return (following.epoch,) if following is not None else ()
+        """The newest epoch that this member knows, and a master of an older one is told."""
+        following = self._orders.following
+        named = -1 if following is None else following.epoch
+        return max(self.block.newest_epoch_seen, self._written.last, named)
 
     def _write(self, epochs: EpochList) -> None:
         if epochs != self._written:

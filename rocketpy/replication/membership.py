@@ -72,13 +72,13 @@ def join_for(
 
 
 def check_welcome(
-    welcome: Welcome, own: Log, begin: int, *, newest_seen: int, is_sync: bool, unclean: int = 0
+    welcome: Welcome, own: Log, begin: int, *, newest_known: int, is_sync: bool, unclean: int = 0
 ) -> EpochList:
     """A follower's view of a WELCOME: the epochs of its own log from now on.
 
     Args:
         own: this log. begin: where it begins.
-        newest_seen: the newest epoch that a peer has named.
+        newest_known: the newest epoch that a peer or the coordinator has named.
         unclean: the last epoch of an unclean election.
     Raises:
         MasterReplaced, MasterUnusable: this master cannot be followed. NeedsCut: not before the log is cut.
@@ -87,8 +87,8 @@ def check_welcome(
     epoch = welcome.epochs.last
     if epoch < 0:
         raise MasterUnusable("it names no epoch")
-    if not may_take(epoch, own.epochs, newest_seen):
-        raise MasterReplaced(f"it serves epoch {epoch}, and epoch {max(newest_seen, own.epochs.last)} is known")
+    if not may_take(epoch, own.epochs, newest_known):
+        raise MasterReplaced(f"it serves epoch {epoch}, and epoch {max(newest_known, own.epochs.last)} is known")
     if own.end == 0:
         return welcome.epochs.until(welcome.start)
     master = Log(epochs=welcome.epochs, end=welcome.master_end, confirmed=0)

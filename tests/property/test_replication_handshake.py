@@ -177,7 +177,7 @@ def test_no_welcome_has_a_member_cut_what_was_confirmed(
     begin, confirmed, end = positions
     own = Log(epochs=listed, end=end, confirmed=confirmed)
     try:
-        check_welcome(welcome, own, begin, newest_seen=-1, is_sync=is_sync)
+        check_welcome(welcome, own, begin, newest_known=-1, is_sync=is_sync)
         position = end
     except NeedsCut as exc:
         position = exc.position

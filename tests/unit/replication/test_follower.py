@@ -260,6 +260,18 @@ def test_a_new_epoch_of_the_same_master_named_in_the_orders(master: MemberMaster
     b.turn_until(lambda: master.block.newest_epoch_seen == 12, "a to be told")
 
 
+def test_a_master_that_missed_the_newer_epoch_is_told_again(
+    master: MemberMaster, follower: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault: A follower went on with the stream of the older epoch when its only frame about the newer one was lost."""
+    b = follower()
+    b.follow(master)
+    b.turn_until(lambda: master.table.acknowledged(), "b to acknowledge something")
+    monkeypatch.setattr("rocketpy.replication.follower.fenced", lambda epoch: b"")  # the frame at the end of a stream
+    b.follow(master, epoch=12)
+    b.turn_until(lambda: master.block.newest_epoch_seen == 12, "a to be told")
+
+
 def test_a_master_that_may_not_send_its_log_closes_its_slaves(master: MemberMaster, follower: Make) -> None:
     b = follower()
     b.follow(master)

@@ -103,8 +103,8 @@ def check(
 ) -> EpochList:
     own = Log(epochs=found, end=end, confirmed=confirmed)
     welcome = Welcome(start, 2000, HISTORY, truncate)
-    settings = {"newest_seen": -1, "begin": 0} | options
-    return check_welcome(welcome, own, settings["begin"], newest_seen=settings["newest_seen"], is_sync=True)
+    settings = {"newest_known": -1, "begin": 0} | options
+    return check_welcome(welcome, own, settings["begin"], newest_known=settings["newest_known"], is_sync=True)
 
 
 def test_a_follower_takes_over_the_epochs_up_to_its_end() -> None:
@@ -142,11 +142,11 @@ def test_a_master_that_wants_something_else_is_not_believed(start: int, truncate
 
 def test_an_older_master_is_not_followed() -> None:
     with pytest.raises(MasterReplaced):
-        check(0, epochs(), 0, newest_seen=7)
+        check(0, epochs(), 0, newest_known=7)
     with pytest.raises(MasterReplaced):
         check(900, epochs((1, 0), (8, 500)), 500, 500)
     with pytest.raises(MasterUnusable, match="names no epoch"):
-        check_welcome(Welcome(0, 0), Log(epochs=epochs(), end=0, confirmed=0), 0, newest_seen=-1, is_sync=True)
+        check_welcome(Welcome(0, 0), Log(epochs=epochs(), end=0, confirmed=0), 0, newest_known=-1, is_sync=True)
 
 
 def test_a_long_list_is_sent_from_its_newest_end() -> None:
