@@ -57,31 +57,32 @@ class TrioNursery:
         self._outer: trio.Nursery
         self._nursery: trio.Nursery  # of new tasks
         self._scope: trio.CancelScope
-        self._is_left = trio.Event() if keeps_tasks else None
+        self._is_left = TrioFuture() if keeps_tasks else None
 
     async def __aenter__(self) -> TrioNursery:
         self._outer = self._nursery = await self._manager.__aenter__()
         self._scope = self._outer.cancel_scope
         if self._is_left is not None:
-            self._scope = trio.CancelScope(shield=True)
             with trio.CancelScope(shield=True):
                 self._nursery = await self._outer.start(self._keep, self._is_left)
+            self._scope = self._nursery.cancel_scope
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         if self._is_left is not None:
-            self._is_left.set()
+            self._is_left.set_result(None)
         return await self._manager.__aexit__(kind, error, trace)
 
-    async def _keep(self, is_left: trio.Event, task_status: trio.TaskStatus[trio.Nursery]) -> None:
+    async def _keep(self, is_left: TrioFuture, task_status: trio.TaskStatus[trio.Nursery]) -> None:
         failure: BaseException | None = None
         try:
-            with self._scope:
-                async with trio.open_nursery() as nursery:
-                    task_status.started(nursery)
-                    await is_left.wait()
+            async with trio.open_nursery() as nursery:
+                nursery.cancel_scope.shield = True
+                task_status.started(nursery)
+                del task_status  # it has another nursery, with 1 KB
+                await is_left
         except BaseExceptionGroup as group:
             failure = group.exceptions[0] if len(group.exceptions) == 1 else group
         finally:

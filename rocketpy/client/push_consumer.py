@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, Self
 
 from rocketpy import aio
@@ -147,14 +148,7 @@ class PushConsumer(GroupMember):
         self._rebalancer.wake()
 
     def _consume_service(self, opened: Open) -> ConsumeService:
-        sender_options = ProducerOptions.of_client(self.options)
-        sender = Sender(opened.instance, CLIENT_INNER_PRODUCER_GROUP, sender_options, opened.next_id)
-        send_loop = SendLoop(sender, sender_options, opened.instance.rng)
-
-        async def send(message: Message) -> SendResult:
-            budget = SendBudget(sender_options.send_timeout, 1 + sender_options.retries, aio.now_s())
-            return await send_loop.send(sender.prepare_unchecked(message), budget)
-
+        send = partial(self._send, opened)
         self._context = ConsumeContext(
             group=self.group,
             namespace=self.namespace,
@@ -168,6 +162,14 @@ class PushConsumer(GroupMember):
         if self.options.ordered:
             return OrderlyService(self._context, self._locks.lock)
         return ConcurrentService(self._context)
+
+    async def _send(self, opened: Open, message: Message) -> SendResult:
+        """Send as the inner producer. It is made anew: few messages need it, and most consumers never do."""
+        options = ProducerOptions.of_client(self.options)
+        sender = Sender(opened.instance, CLIENT_INNER_PRODUCER_GROUP, options, opened.next_id)
+        budget = SendBudget(options.send_timeout, 1 + options.retries, aio.now_s())
+        loop = SendLoop(sender, options, opened.instance.rng)
+        return await loop.send(sender.prepare_unchecked(message), budget)
 
     def _traced(self, opened: Open) -> ConsumeHandler:
         """The handler, with traces if the options ask for them."""

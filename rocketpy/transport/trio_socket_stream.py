@@ -27,6 +27,7 @@ from .streams import connect
 if TYPE_CHECKING:
     import ssl
 
+NOTHING = memoryview(b"")
 READ_SIZE = 262_144  # of one read; the buffer belongs to the loop
 _BUFFER: trio.lowlevel.RunVar[memoryview] = trio.lowlevel.RunVar("buffer of reads")
 
@@ -72,7 +73,7 @@ class TrioSocketStream:
         self._receiver: Receiver | None = None
         self._pending: list[bytes] = []  # written in this turn of the loop
         self._pending_size = 0
-        self._left = memoryview(b"")  # of earlier turns: the socket had no room for it
+        self._left = NOTHING  # of earlier turns: the socket had no room for it
         self._room_wanted: trio.Event | None = None  # once the socket had no room a task waits for it
         self._readable: trio.Event | None = None  # while paused
         self._is_running = self._is_closing = self._is_over = False
@@ -211,7 +212,7 @@ class TrioSocketStream:
         except (BlockingIOError, InterruptedError):
             sent = 0
         except OSError:
-            self._left = memoryview(b"")
+            self._left = NOTHING
             try:
                 self._receive_rest()
             finally:

@@ -190,12 +190,17 @@ class ClientInstance:
         for data in route.broker_datas:
             self.brokers[data.broker_name] = dict(data.broker_addrs)
         self.routes[topic] = route
-        self._publish_infos[topic] = publish_info(topic, route)
+        self._publish_infos.pop(topic, None)
 
     def known_publish_info(self, topic: str) -> PublishInfo | None:
         """Return the queues for messages of `topic` if its route is known and has any."""
         info = self._publish_infos.get(topic)
-        return info if info is not None and info.queues else None
+        if info is None:
+            route = self.routes.get(topic)
+            if route is None:
+                return None
+            info = self._publish_infos[topic] = publish_info(topic, route)
+        return info if info.queues else None
 
     async def publish_info(self, topic: str, template: str, queue_nums: int) -> PublishInfo:
         """Return the queues for messages of `topic`. A topic that does not exist gets the template's route: brokers
@@ -212,11 +217,11 @@ class ClientInstance:
         await self.update_route(topic)
         if topic not in self.routes:
             await self._update_route_by_template(topic, template, queue_nums)
-        info = self._publish_infos.get(topic)
-        if info is None or not info.is_usable:
+        usable = self.known_publish_info(topic)
+        if usable is None:
             known = "no queue of it can be written" if topic in self.routes else "the name server has no route for it"
             raise ClientError(f"no route for topic {topic}: {known}", code=ClientCode.NOT_FOUND_TOPIC)
-        return info
+        return usable
 
     async def readable_queues(self, topic: str) -> frozenset[MessageQueue]:
         """Queues of `topic` that consumers read; empty when it has no route."""

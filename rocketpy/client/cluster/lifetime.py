@@ -37,6 +37,7 @@ logger = logging.getLogger(__name__)
 
 UNREGISTER_TIMEOUT_S = 3.0
 DEFAULT_INSTANCE_NAME = "DEFAULT"
+SYSTEM_RANDOM = random.SystemRandom()  # has no state, and a random.Random of each client 2.5 KB
 STREAM_SUFFIX = "@STREAM"  # pull consumers
 
 
@@ -90,7 +91,7 @@ class Lifetime:
     options: ClientOptions
     client_id: str
     now_ms: Callable[[], int] = wall_clock_ms
-    rng: random.Random = attrs.field(factory=random.Random)
+    rng: random.Random = SYSTEM_RANDOM
     connector: Connector | None = None  # None: as the options say
     receive_size: int = RECEIVE_SIZE
 

@@ -68,24 +68,23 @@ class ConcurrentService:
     """
 
     context: ConsumeContext
-    _chunks: deque[_Chunk] | _RankedChunks = attrs.field(init=False)
+    _chunks: deque[_Chunk] | _RankedChunks | None = attrs.field(init=False, default=None)  # an empty one: 760 bytes
     _nursery: aio.Nursery | None = attrs.field(init=False, default=None)
     _worker_count: int = attrs.field(init=False, default=0)
     _idle: list[aio.Future[None]] = attrs.field(init=False, factory=list)  # of workers without a chunk
     _is_called: bool = attrs.field(init=False, default=False)  # a worker is on its way
     _in_progress: InProgress = attrs.field(init=False, factory=InProgress)
 
-    def __attrs_post_init__(self) -> None:
-        self._chunks = _RankedChunks(self._rank) if self.context.options.topic_priority else deque()
-
     def _rank(self, chunk: _Chunk) -> int:
         """A message that is retried counts as one of its first topic."""
         return self.context.options.topic_rank(self.context.restored(chunk.messages[:1])[0].topic)
 
     def submit(self, queue: MessageQueue, process_queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
-        size = self.context.options.batch_size_max
+        size, chunks = self.context.options.batch_size_max, self._chunks
+        if chunks is None:
+            chunks = self._chunks = _RankedChunks(self._rank) if self.context.options.topic_priority else deque()
         for start in range(0, len(messages), size):
-            self._chunks.append(_Chunk(queue, process_queue, messages[start : start + size]))
+            chunks.append(_Chunk(queue, process_queue, messages[start : start + size]))
         self._call_worker()
 
     def _call_worker(self) -> None:
@@ -189,6 +188,7 @@ class ConcurrentService:
         for message in chunk.messages:
             chunk.process_queue.replace(message)
         await aio.sleep(CONSUME_AGAIN_DELAY_S)
+        assert self._chunks is not None  # this one was in it
         self._chunks.append(chunk)
         self._call_worker()
 
