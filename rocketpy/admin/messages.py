@@ -12,7 +12,7 @@ from enum import Enum
 
 import attrs
 
-from rocketpy.client.consuming.pull_loop import Puller
+from rocketpy.client.consuming.pull_loop import Pull, Puller
 from rocketpy.client.consuming.subscription import build_subscription
 from rocketpy.client.messages import ReceivedMessage
 from rocketpy.client.results import PullResult, PullStatus
@@ -149,7 +149,7 @@ async def pulls(
     subscription = build_subscription(queue.topic, expression, 0)
     offset = begin
     while offset < end:
-        result = await puller.pull(
+        pull = Pull(
             queue,
             subscription,
             offset,
@@ -158,6 +158,7 @@ async def pulls(
             suspend_s=0,
             timeout_s=admin.timeout_s * 3,
         )
+        result = await puller.pull(pull)
         bounds = {names.MIN_OFFSET: str(result.min_offset), names.MAX_OFFSET: str(result.max_offset)}
         yield attrs.evolve(
             result,

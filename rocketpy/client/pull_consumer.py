@@ -37,7 +37,7 @@ from .consuming.fetched import Fetched, Taken
 from .consuming.group_member import GroupMember
 from .consuming.offset_store import start_offset
 from .consuming.process_queue import FlowLimits, ProcessQueue
-from .consuming.pull_loop import PullLoop, PullSettings
+from .consuming.pull_loop import Pull, PullLoop, PullSettings
 from .consuming.subscription import ALL, Sql92, build_subscription
 from .hooks.layer import HookChain
 from .messages import ReceivedMessage
@@ -241,7 +241,7 @@ class PullConsumer(GroupMember):
         """
         self._running()
         flag = PullSysFlag.SUBSCRIPTION | (PullSysFlag.SUSPEND if suspend else PullSysFlag(0))
-        result = await self._puller.pull(
+        pull = Pull(
             queue,
             build_subscription(queue.topic, expression, 0),
             offset,
@@ -250,6 +250,7 @@ class PullConsumer(GroupMember):
             suspend_s=suspend,
             timeout_s=(10.0 + suspend) if timeout is None else timeout,
         )
+        result = await self._puller.pull(pull)
         if self.namespace:
             result = attrs.evolve(result, messages=tuple(self._shown(list(result.messages))))
         if self._hooks is None or not result.messages:
@@ -345,8 +346,8 @@ class PullConsumer(GroupMember):
             self._assigned.add(queue, process_queue)
         assigned = self._assigned[queue]
         if assigned.process_queue is process_queue and self._open is not None:  # else it is leaving its group
-            loop = PullLoop(self, self._puller, self._pull_settings, queue, process_queue, offset)
-            assigned.pulls = self._open.nursery.start(loop.run)
+            assigned.pulls = PullLoop(self, self._puller, self._pull_settings, queue, process_queue, offset)
+            assigned.pulls.start(self._open.nursery)
 
     @property
     def _pull_settings(self) -> PullSettings:

@@ -213,7 +213,7 @@ class PushConsumer(GroupMember):
     def begin_pulling(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> None:
         assert self._open is not None
         loop = PullLoop(self, self._puller, self._pull_settings, queue, process_queue, offset)
-        self._open.nursery.start_soon(loop.run)
+        loop.start(self._open.nursery)
 
     @property
     def _pull_settings(self) -> PullSettings:

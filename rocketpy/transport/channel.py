@@ -89,24 +89,34 @@ class Budget:
             self._held[holder] = size
 
 
+class Waiter(Protocol):
+    """A wait for one outcome: an aio.Future, or an object that waits without a task."""
+
+    def done(self) -> bool:
+        """Return True if no outcome is wanted any more."""
+
+    def set_result(self, outcome: Any, /) -> None:
+        """Take the outcome. Must not raise."""
+
+
 @attrs.define(eq=False)
 class Answer:
     """The wait of one request for its response, or for the connection first.
 
     Args:
-        future: gets the outcome: the response, or the error to raise.
+        waiter: gets the outcome: the response, the error to raise, or None: the connection was closed.
         about: what the request is about, for those who look at waits.
     """
 
-    future: aio.Future[Any]
+    waiter: Waiter
     sent_s: float
     timeout_s: float
     about: object = None
 
     def finish(self, outcome: object) -> None:
         """End the wait."""
-        if not self.future.done():
-            self.future.set_result(outcome)
+        if not self.waiter.done():
+            self.waiter.set_result(outcome)
 
 
 @attrs.frozen
@@ -242,18 +252,33 @@ class StreamChannel:
         deadline_s = now_s + timeout_s
         if self._closing or self._stream.unsent_size >= self._limits.outgoing_size_max:
             await self._wait_for_room(deadline_s)
-        answer = Answer(self._backend.future(), now_s, timeout_s, about)
+        future: aio.Future[Any] = self._backend.future()
+        answer = Answer(future, now_s, timeout_s, about)
         self._stream.write(self._protocol.send_request(command, answer, deadline_s))
         if self._budget is not None:
             self._account()
         self._expect(now_s, deadline_s)
         try:
-            return self._response(await answer.future, command)
+            return self._response(await future, command)
         except BaseException:
             self._protocol.forget(command.opaque)
             raise
         finally:
-            del answer  # its future has the error: see `_response`
+            del answer, future  # they have the error: see `_response`
+
+    def invoke_soon(self, command: RemotingCommand, timeout_s: float, waiter: Waiter) -> bool:
+        """Send a request whose outcome `waiter` gets. Returns False if that had to wait: then nothing was sent.
+
+        Raises:
+            TooManyRequests: too many are in flight.
+        """
+        if not self.is_open or self._is_full:
+            return False
+        now_s = self._clock()
+        deadline_s = now_s + timeout_s
+        self._write(self._protocol.send_request(command, Answer(waiter, now_s, timeout_s), deadline_s))
+        self._expect(now_s, deadline_s)
+        return True
 
     async def invoke_all(self, commands: Sequence[RemotingCommand], timeout_s: float) -> list[RemotingCommand]:
         """Send requests together and wait for all responses; they come in the order of the requests. `timeout_s` in
@@ -263,18 +288,18 @@ class StreamChannel:
         """
         now_s = self._clock()
         await self._wait_for_room(now_s + timeout_s)
-        answers = [Answer(self._backend.future(), now_s, timeout_s) for _ in commands]
+        futures: deque[aio.Future[Any]] = deque(self._backend.future() for _ in commands)
         try:
-            requests = zip(commands, answers, strict=True)
+            requests = zip(commands, [Answer(future, now_s, timeout_s) for future in futures], strict=True)
             data = [self._protocol.send_request(command, answer, now_s + timeout_s) for command, answer in requests]
+            del requests  # as in `invoke`
             self._write(b"".join(data))
             self._expect(now_s, now_s + timeout_s)
-            futures = deque(answer.future for answer in answers)
             return [self._response(await futures.popleft(), command) for command in commands]
         finally:
             for command in commands:
                 self._protocol.forget(command.opaque)
-            del answers  # as in `invoke`; a future that was awaited is gone
+            del futures  # as in `invoke`
 
     def _response(self, outcome: RemotingCommand | TransportError | None, request: RemotingCommand) -> RemotingCommand:
         if isinstance(outcome, RemotingCommand):

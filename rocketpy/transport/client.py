@@ -6,6 +6,7 @@ import itertools
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import attrs
 
@@ -15,7 +16,7 @@ from rocketpy.remoting.abc import Processor
 from rocketpy.remoting.answers import RequestTable
 from rocketpy.remoting.command import RemotingCommand
 
-from .channel import Answer, ChannelLimits, ChannelOwner, StreamChannel
+from .channel import Answer, ChannelLimits, ChannelOwner, StreamChannel, Waiter
 from .connector import Connector, connect
 
 logger = logging.getLogger(__name__)
@@ -100,6 +101,14 @@ class RemotingClient:
             return slot.channel.invoke(request, timeout_s, about)
         return self._connect_and_invoke(address, request, timeout_s, about)
 
+    def invoke_soon(self, address: str, request: RemotingCommand, timeout_s: float, waiter: Waiter) -> bool:
+        """As `invoke`, without a task that waits: `waiter` gets the outcome.
+
+        Returns: False if no connection is open that takes the request at once: then nothing was sent.
+        """
+        slot = self._slots.get(address)
+        return slot is not None and slot.channel is not None and slot.channel.invoke_soon(request, timeout_s, waiter)
+
     async def _connect_and_invoke(
         self, address: str, request: RemotingCommand, timeout_s: float, about: object
     ) -> RemotingCommand:
@@ -139,7 +148,8 @@ class RemotingClient:
         if slot.channel is not None and slot.channel.is_open:
             return slot.channel
         allowed_s = self._connect_timeout_s if timeout_s is None else min(timeout_s, self._connect_timeout_s)
-        wait = Answer(aio.running().future(), aio.now_s(), allowed_s, about)
+        future: aio.Future[Any] = aio.running().future()
+        wait = Answer(future, aio.now_s(), allowed_s, about)
         slot.waiting.append(wait)
         if not slot.is_connecting:
             slot.is_connecting = True
@@ -149,22 +159,22 @@ class RemotingClient:
         )
         try:
             with aio.move_on_after(allowed_s):
-                outcome = await wait.future
+                outcome = await future
         finally:
             slot.waiting.remove(wait)
-            del wait
+            del wait, future
         if isinstance(outcome, StreamChannel):
             return outcome
         try:
             raise outcome.with_traceback(None)  # many may wait for it
         finally:
-            del outcome  # and `wait`: an error among the locals of its own traceback would be a cycle
+            del outcome  # and `future`: an error among the locals of its own traceback would be a cycle
 
     async def _connect(self, address: str, slot: _Slot) -> None:
         """Connect for all requests that wait, even if some go away. A request that came after the start of a failed
         attempt gets another one."""
         try:
-            while not all(wait.future.done() for wait in slot.waiting):
+            while not all(wait.waiter.done() for wait in slot.waiting):
                 begun_s = aio.now_s()
                 outcome = await self._attempt(address)
                 if isinstance(outcome, StreamChannel):

@@ -48,6 +48,7 @@ from rocketpy.remoting.headers.send import (
 )
 from rocketpy.remoting.schema import Header
 from rocketpy.remoting.signature import Credentials, sign
+from rocketpy.transport.channel import Waiter
 
 from ..messages import ReceivedMessage
 from ..results import PULL_STATUS, SEND_STATUS, PullResult, PullStatus, SendResult, StoredPull
@@ -180,6 +181,13 @@ class MQClientAPI:
         """Return the wait for the answer, which `pull_result` reads. A coroutine around it would cost memory for each
         queue that waits for messages."""
         return self.invoke(address, RemotingCommand(RequestCode.PULL_MESSAGE, ext_fields=header), timeout_s)
+
+    def pull_soon(self, address: str, header: PullMessageRequestHeader, timeout_s: float, waiter: Waiter) -> bool:
+        """As `pull`, without a task: `waiter` gets the answer. Returns False if nothing was sent (no connection)."""
+        command = RemotingCommand(RequestCode.PULL_MESSAGE, ext_fields=header)
+        if self.credentials is not None:
+            sign(command, self.credentials)
+        return self.remoting.invoke_soon(address, command, timeout_s, waiter)
 
     async def pull_stored(self, address: str, header: PullMessageRequestHeader, timeout_s: float) -> StoredPull:
         """Pull without decoding the messages."""

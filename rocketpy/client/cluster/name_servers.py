@@ -16,7 +16,7 @@ import attrs
 from rocketpy import aio
 from rocketpy.errors import ClientError, ConnectFailed, RequestTimeout, TransportError
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.transport.channel import Answer
+from rocketpy.transport.channel import Answer, Waiter
 
 from ..results import ClientCode
 
@@ -27,6 +27,8 @@ class Remoting(Protocol):
     def invoke(
         self, address: str, command: RemotingCommand, timeout_s: float, *, about: object = None
     ) -> Awaitable[RemotingCommand]: ...
+
+    def invoke_soon(self, address: str, request: RemotingCommand, timeout_s: float, waiter: Waiter) -> bool: ...
 
     async def invoke_all(
         self, address: str, requests: Sequence[RemotingCommand], timeout_s: float

@@ -1,6 +1,6 @@
 """The parts of push and pull consumers: membership in a group, queues, pulls, handlers and offsets.
 
-Entry points: `GroupMember` (common to both), `Rebalancer` (assigned queues), `PullLoop` (one task per queue),
+Entry points: `GroupMember` (common to both), `Rebalancer` (assigned queues), `PullLoop` (one per queue),
 `ConcurrentService` and `OrderlyService` (from pulled messages to the handler).
 
     group_member, rebalance, queue_locks        membership, assigned queues, their locks

@@ -10,19 +10,20 @@ from rocketpy import aio
 from rocketpy.message.message_queue import MessageQueue
 
 from .process_queue import ProcessQueue
+from .pull_loop import PullLoop
 
 
 @attrs.define(eq=False)
 class AssignedQueue:
-    """State of an assigned queue: the task that pulls it, and an event that is set while it may."""
+    """State of an assigned queue: the loop that pulls it, and an event that is set while it may."""
 
     process_queue: ProcessQueue
     unpaused: aio.Event
-    pulls: aio.StartedTask | None = None
+    pulls: PullLoop | None = None
 
     def end_pulls(self) -> None:
         if self.pulls is not None:
-            self.pulls.cancel()
+            self.pulls.end()
 
 
 class AssignedQueues(Mapping[MessageQueue, AssignedQueue]):

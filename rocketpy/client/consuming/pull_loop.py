@@ -1,4 +1,8 @@
-"""One task per assigned queue: pull, pass the messages on, pull again, while the queue is assigned.
+"""The pulls of each assigned queue: pull, pass the messages on, pull again, while the queue is assigned.
+
+While messages come, one task per queue pulls them. A pull of a queue without messages waits at the broker, and here in
+a table of its connection: the answer begins a task. A thousand idle consumers would have five thousand tasks otherwise,
+each of 3 KB.
 
 FlowLimits (process_queue.py) says when a queue holds too much; this module only waits and asks.
 Source: RocketMQ 4.9 `DefaultMQPushConsumerImpl#pullMessage`, `PullAPIWrapper`.
@@ -7,21 +11,23 @@ Source: RocketMQ 4.9 `DefaultMQPushConsumerImpl#pullMessage`, `PullAPIWrapper`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 import attrs
 
 from rocketpy import aio
 from rocketpy.codes import MQVersion, ResponseCode
-from rocketpy.errors import BrokerError, ClientError, RocketError
+from rocketpy.errors import BrokerError, ClientError, ConnectionLost, RocketError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.bodies.client import SubscriptionData
 from rocketpy.remoting.bodies.route import MASTER_ID
+from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.pull import PullMessageRequestHeader, PullSysFlag
+from rocketpy.transport.channel import Waiter
 
 from ..cluster.api import pull_result
-from ..cluster.instance import ClientInstance
+from ..cluster.instance import NO_ADDRESSES, ClientInstance
 from ..cluster.route_renewal import tells_of_change
 from ..messages import ReceivedMessage
 from ..results import PullResult, PullStatus
@@ -45,6 +51,38 @@ SUBSCRIPTION_UNKNOWN = frozenset(
 )
 
 
+class Pull(NamedTuple):
+    """A pull of a queue, as it is asked for."""
+
+    queue: MessageQueue
+    subscription: SubscriptionData
+    offset: int
+    count_max: int
+    sys_flag: int  # PullSysFlag
+    suspend_s: float
+    timeout_s: float
+    commit_offset: int = 0
+
+    def header(self, group: str, broker_id: int) -> PullMessageRequestHeader:
+        sys_flag, subscription = self.sys_flag, self.subscription
+        if broker_id != MASTER_ID:
+            sys_flag &= ~COMMIT_OFFSET
+        return PullMessageRequestHeader(
+            consumer_group=group,
+            topic=self.queue.topic,
+            queue_id=self.queue.queue_id,
+            queue_offset=self.offset,
+            max_msg_nums=self.count_max,
+            sys_flag=sys_flag,
+            commit_offset=self.commit_offset,
+            suspend_timeout_ms=int(self.suspend_s * 1000),
+            subscription=subscription.sub_string if sys_flag & SUBSCRIPTION else None,
+            sub_version=subscription.sub_version,
+            expression_type=subscription.expression_type,
+            broker_name=self.queue.broker_name,
+        )
+
+
 @attrs.define(eq=False)
 class Puller:
     """Sends pulls to the broker that the last response suggested."""
@@ -53,52 +91,49 @@ class Puller:
     instance: ClientInstance
     _suggested: dict[MessageQueue, int] = attrs.field(factory=dict)
 
-    async def pull(
-        self,
-        queue: MessageQueue,
-        subscription: SubscriptionData,
-        offset: int,
-        *,
-        count_max: int,
-        sys_flag: int,
-        suspend_s: float,
-        timeout_s: float,
-        commit_offset: int = 0,
-    ) -> PullResult:
+    async def pull(self, pull: Pull) -> PullResult:
         """One pull; messages that the broker's hash filter let through by accident are dropped.
 
         Raises:
             ClientError: the broker is not known or too old for the expression.
             TransportError: as MQClientAPI.pull. BrokerError: as pull_result.
         """
-        suggested = self._suggested.get(queue, MASTER_ID)
+        queue, suggested = pull.queue, self._suggested.get(pull.queue, MASTER_ID)
         broker_id, address = self.instance.known_reader(queue, suggested) or await self.instance.find_reader(
             queue, suggested
         )
-        version = self.instance.broker_versions.get(address)
-        if subscription.expression_type != TAG and version is not None and version < MQVersion.V4_1_0_SNAPSHOT:
-            raise ClientError(f"broker {address} (version {version}) cannot filter by {subscription.expression_type}")
-        if broker_id != MASTER_ID:
-            sys_flag &= ~COMMIT_OFFSET
-        header = PullMessageRequestHeader(
-            consumer_group=self.group,
-            topic=queue.topic,
-            queue_id=queue.queue_id,
-            queue_offset=offset,
-            max_msg_nums=count_max,
-            sys_flag=sys_flag,
-            commit_offset=commit_offset,
-            suspend_timeout_ms=int(suspend_s * 1000),
-            subscription=subscription.sub_string if sys_flag & SUBSCRIPTION else None,
-            sub_version=subscription.sub_version,
-            expression_type=subscription.expression_type,
-            broker_name=queue.broker_name,
-        )
-        result = pull_result(await self.instance.api.pull(address, header, timeout_s), address, queue.broker_name)
-        self._suggested[queue] = result.suggest_which_broker_id
-        if not subscription.tags_set:
+        self._check(pull, address)
+        response = await self.instance.api.pull(address, pull.header(self.group, broker_id), pull.timeout_s)
+        return self.result(pull, address, response)
+
+    def pull_soon(self, pull: Pull, waiter: Waiter) -> str | None:
+        """Send a pull whose outcome `waiter` gets; `result` reads a response.
+
+        Returns: the broker's address; None: that had to wait, so nothing was sent.
+
+        Raises:
+            ClientError: the broker is too old for the expression. TransportError: too many pulls wait.
+        """
+        known = self.instance.known_reader(pull.queue, self._suggested.get(pull.queue, MASTER_ID))
+        if known is None:
+            return None
+        broker_id, address = known
+        self._check(pull, address)
+        header = pull.header(self.group, broker_id)
+        return address if self.instance.api.pull_soon(address, header, pull.timeout_s, waiter) else None
+
+    def _check(self, pull: Pull, address: str) -> None:
+        version, kind = self.instance.broker_versions.get(address), pull.subscription.expression_type
+        if kind != TAG and version is not None and version < MQVersion.V4_1_0_SNAPSHOT:
+            raise ClientError(f"broker {address} (version {version}) cannot filter by {kind}")
+
+    def result(self, pull: Pull, address: str, response: RemotingCommand) -> PullResult:
+        """Read the response to a pull. Raises: BrokerError: it is an error."""
+        result = pull_result(response, address, pull.queue.broker_name)
+        self._suggested[pull.queue] = result.suggest_which_broker_id
+        if not pull.subscription.tags_set:
             return result
-        return attrs.evolve(result, messages=tuple(keep_subscribed(result.messages, subscription)))
+        return attrs.evolve(result, messages=tuple(keep_subscribed(result.messages, pull.subscription)))
 
     def addresses(self, queue: MessageQueue) -> Mapping[int, str]:
         """The addresses of the queue's broker, by id, as they are known now."""
@@ -159,7 +194,8 @@ class PullHost(Protocol):
 
 @attrs.define(eq=False)
 class PullLoop:
-    """Pulls one queue for one consumer, from `next_offset` on."""
+    """Pulls one queue for one consumer, from `next_offset` on, until the queue is dropped. It is the Waiter of a pull
+    that waits without a task."""
 
     host: PullHost
     puller: Puller
@@ -167,24 +203,56 @@ class PullLoop:
     queue: MessageQueue
     process_queue: ProcessQueue
     next_offset: int
-    _clock: Callable[[], float] = attrs.field(init=False, factory=aio.clock)
+    _nursery: aio.OpenNursery | None = attrs.field(init=False, default=None)
+    _task: aio.StartedTask | None = attrs.field(init=False, default=None)
+    _is_idle: bool = attrs.field(init=False, default=True)  # the last answer, if any, brought no message
+    _waiting: tuple[Pull, str] | None = attrs.field(init=False, default=None)  # the pull without a task, its address
+    _outcome: RemotingCommand | RocketError | None = attrs.field(init=False, default=None)  # of that pull
+    _asked_s: float = attrs.field(init=False, default=0.0)  # when the pull was sent, and the addresses of its broker
+    _addresses: Mapping[int, str] = attrs.field(init=False, default=NO_ADDRESSES)
 
-    async def run(self) -> None:
-        """Pull until the queue is dropped."""
-        while not self.process_queue.dropped:
-            await self.host.wait_unpaused(self.queue)
-            await self._wait_for_room()
-            if self.process_queue.dropped:
-                return
-            self.process_queue.last_pull_ms = self.host.now_ms()
-            if self.settings.needs_lock and not self.process_queue.locked:
-                await aio.sleep(NOT_LOCKED_DELAY_S)
-                continue
-            delay_s = await self._pull_once()
-            if delay_s is None:
-                return
+    def start(self, nursery: aio.OpenNursery) -> None:
+        """Begin to pull, in tasks of `nursery`."""
+        self._nursery = nursery
+        self._task = nursery.start(self._run)
+
+    def end(self) -> None:
+        """Pull no more. The queue has been dropped."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def done(self) -> bool:
+        return self.process_queue.dropped
+
+    def set_result(self, outcome: RemotingCommand | RocketError | None, /) -> None:
+        assert self._nursery is not None
+        self._outcome = outcome
+        self._task = self._nursery.start(self._run)
+
+    async def _run(self) -> None:
+        """Act on the pull that waited, if any, and pull on: while messages come, the task waits for the answers."""
+        delay_s = 0.0 if self._waiting is None else await self._finish(self._answer())
+        while delay_s is not None:
             if delay_s:  # else the pull itself has let other tasks run
                 await aio.sleep(delay_s)
+            if self.process_queue.dropped:
+                break
+            delay_s = await self._next()
+        self._task = None
+
+    async def _next(self) -> float | None:
+        """Pull, when that is allowed. Returns: seconds until the next pull; None: this task ends."""
+        await self.host.wait_unpaused(self.queue)
+        await self._wait_for_room()
+        if self.process_queue.dropped:
+            return None
+        self.process_queue.last_pull_ms = self.host.now_ms()
+        if self.settings.needs_lock and not self.process_queue.locked:
+            return NOT_LOCKED_DELAY_S
+        subscription = self.host.subscription(self.queue.topic)
+        if subscription is None:
+            return self.settings.error_delay_s
+        return await self._finish(self._ask(self._pull(subscription)))
 
     async def _wait_for_room(self) -> None:
         while not self.process_queue.dropped and self.host.limits.blocks(self.process_queue):
@@ -193,14 +261,50 @@ class PullLoop:
             with aio.move_on_after(FLOW_CONTROL_RECHECK_S):
                 await changed.wait()
 
-    async def _pull_once(self) -> float | None:
-        """One pull and what follows from it. Returns: seconds until the next, None when the loop ends."""
-        subscription = self.host.subscription(self.queue.topic)
-        if subscription is None:
-            return self.settings.error_delay_s
-        begin_s, addresses = self._clock(), self.puller.addresses(self.queue)
+    def _pull(self, subscription: SubscriptionData) -> Pull:
+        commit_offset = self.host.offset_to_commit(self.queue)
+        flag = self.settings.sys_flag
+        if commit_offset > 0:
+            flag |= COMMIT_OFFSET
+        if subscription.class_filter_mode and not flag & SUBSCRIPTION:
+            flag |= CLASS_FILTER
+        settings = self.settings
+        return Pull(
+            self.queue,
+            subscription,
+            self.next_offset,
+            settings.count_max,
+            flag,
+            settings.suspend_s,
+            settings.timeout_s,
+            commit_offset,
+        )
+
+    async def _ask(self, pull: Pull) -> PullResult | None:
+        """Pull. Returns: None if the pull waits without a task."""
+        self._asked_s, self._addresses = self.puller.instance.clock(), self.puller.addresses(self.queue)
+        if self._is_idle and (address := self.puller.pull_soon(pull, self)) is not None:
+            self._waiting = pull, address
+            return None
+        return await self.puller.pull(pull)
+
+    async def _answer(self) -> PullResult:
+        """The result of the pull that waited without a task."""
+        assert self._waiting is not None
+        (pull, address), self._waiting = self._waiting, None
+        outcome, self._outcome = self._outcome, None
+        if isinstance(outcome, RemotingCommand):
+            return self.puller.result(pull, address, outcome)
+        await aio.sleep(0)  # if all tasks end, as when the program has failed, this one does without a warning
         try:
-            result = await self._ask(subscription)
+            raise outcome or ConnectionLost(f"the connection to <{address}> closed before the response of a pull came")
+        finally:
+            del outcome  # an error among the locals of its own traceback would be a cycle, which only gc ends
+
+    async def _finish(self, answer: Awaitable[PullResult | None]) -> float | None:
+        """Wait for the result of a pull and act on it. Returns: as `_next`."""
+        try:
+            result = await answer
         except BrokerError as error:
             if error.code == ResponseCode.FLOW_CONTROL:
                 return self.settings.flow_control_delay_s
@@ -214,30 +318,13 @@ class PullLoop:
             logger.warning("cannot pull queue %s at offset %d: %s", self.queue, self.next_offset, error)
             if not tells_of_change(error):
                 return self.settings.error_delay_s
-            await self.puller.wait_changed(self.queue, addresses, self.settings.error_delay_s)
+            await self.puller.wait_changed(self.queue, self._addresses, self.settings.error_delay_s)
             return 0.0
-        self.host.pulled(self.queue, len(result.messages), self._clock() - begin_s)
-        if self.process_queue.dropped:
+        if result is None:
             return None
-        return await self._act(result)
-
-    def _ask(self, subscription: SubscriptionData) -> Awaitable[PullResult]:
-        commit_offset = self.host.offset_to_commit(self.queue)
-        flag = self.settings.sys_flag
-        if commit_offset > 0:
-            flag |= COMMIT_OFFSET
-        if subscription.class_filter_mode and not flag & SUBSCRIPTION:
-            flag |= CLASS_FILTER
-        return self.puller.pull(
-            self.queue,
-            subscription,
-            self.next_offset,
-            count_max=self.settings.count_max,
-            sys_flag=flag,
-            suspend_s=self.settings.suspend_s,
-            timeout_s=self.settings.timeout_s,
-            commit_offset=commit_offset,
-        )
+        self.host.pulled(self.queue, len(result.messages), self.puller.instance.clock() - self._asked_s)
+        self._is_idle = not result.messages
+        return None if self.process_queue.dropped else await self._act(result)
 
     async def _act(self, result: PullResult) -> float | None:
         if result.status is PullStatus.OFFSET_ILLEGAL:

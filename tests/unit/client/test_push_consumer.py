@@ -2,6 +2,7 @@
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -139,6 +140,33 @@ def test_pulls_pause_while_the_queue_is_full() -> None:
             await aio.sleep(10)
             assert state.cached_count == 0
             assert broker.offsets["cg", "T", 0] == 100
+
+    run(scenario)
+
+
+def tasks_of(consumer: PushConsumer) -> int:
+    assert consumer._open is not None
+    nursery: Any = consumer._open.nursery
+    return len(nursery._nursery.child_tasks if aio.running().name == "trio" else nursery._group._tasks)
+
+
+def test_queues_without_messages_have_no_tasks() -> None:
+    """Also after pulls that failed. Messages that come are pulled by a task, which ends when no more come."""
+
+    async def scenario(cluster: FakeCluster) -> None:
+        broker, seen = cluster.add_broker(T=8), Seen()
+        async with push_consumer(cluster, seen) as consumer:
+            await aio.sleep(42.5)  # no periodic job runs then
+            idle = tasks_of(consumer)
+            assert len(consumer.assignment) >= 8 and idle < 4  # one for each connection
+            store(broker, b"1", b"2")
+            await aio.sleep(1)
+            assert sorted(seen.bodies) == [b"1", b"2"] and tasks_of(consumer) > idle
+            broker.refuse(RequestCode.PULL_MESSAGE, *[ResponseCode.SYSTEM_ERROR] * 20)
+            await aio.sleep(90)
+            store(broker, b"3", queue_id=7)
+            await aio.sleep(1)
+            assert sorted(seen.bodies) == [b"1", b"2", b"3"]
 
     run(scenario)
 

@@ -101,6 +101,44 @@ def test_many_requests_share_one_connection() -> None:
     trio.run(main)
 
 
+class Waiting:
+    """A Waiter that keeps its outcomes."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[object] = []
+        self.came = trio.Event()
+
+    def done(self) -> bool:
+        return False
+
+    def set_result(self, outcome: object, /) -> None:
+        self.outcomes.append(outcome)
+        self.came.set()
+
+
+def test_a_request_may_wait_without_a_task() -> None:
+    """Its waiter gets the response, the error, or None when the connection closes."""
+
+    async def main() -> None:
+        async with serving(Service()) as (_, address), open_remoting_client() as client:
+
+            async def outcome(code: int, timeout_s: float) -> object:
+                waiter = Waiting()
+                assert client.invoke_soon(address, RemotingCommand.request(code, body=b"x"), timeout_s, waiter)
+                await waiter.came.wait()
+                [found] = waiter.outcomes
+                return found
+
+            assert not client.invoke_soon(address, RemotingCommand.request(10), 5, Waiting())  # not connected
+            await ask(client, address, 10)
+            response = await outcome(10, 5)
+            assert isinstance(response, RemotingCommand) and response.body == b"x"
+            assert isinstance(await outcome(10, 0), RequestTimeout)
+            assert await outcome(13, 5) is None
+
+    trio.run(main)
+
+
 def test_large_bodies_pass() -> None:
     async def main() -> None:
         async with serving(Service()) as (_, address), open_remoting_client() as client:
