@@ -14,6 +14,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 SERVER_VERSION = "4.9.7"  # the newest that has name server, broker and mqadmin
 BUILD_TIMEOUT_S = 600.0  # a first build downloads
+MAVEN_OPTS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # short runs: 5.3 s of a processor instead of 9.2
 TAIL = 3000  # characters of a failed build's output
 
 
@@ -75,7 +76,11 @@ def java_directory(version: str, *options: str) -> Path:
             shutil.rmtree(target, ignore_errors=True)
             target.mkdir(parents=True)
             goals = ["-q", "-B", "compile", "dependency:copy-dependencies", f"-DoutputDirectory={target}/lib"]
-            run_build([maven, *goals, f"-Drocketmq.version={version}", f"-Dinterop.build={target}", *options], source)
+            run_build(
+                [maven, *goals, f"-Drocketmq.version={version}", f"-Dinterop.build={target}", *options],
+                source,
+                MAVEN_OPTS=MAVEN_OPTS,
+            )
             run_build([need("jar"), "cf", str(target / "interop.jar"), "-C", str(target / "classes"), "."], source)
             stamp.touch()
     return target
