@@ -14,7 +14,7 @@ CORE_SOURCES := $(sort $(shell find csrc -name "*.[ch]")) csrc/build_native.py c
 ROOMS := $(filter-out csrc/__pycache__,$(shell find csrc -mindepth 1 -type d))
 C_SOURCES := $(sort $(shell find csrc -name "*.[ch]")) $(wildcard tests/csrc/*.[ch] rocketpy/bench/driver/*.[ch])
 
-.PHONY: always help run run-cluster build dev objects test test-long test-python test-spark kill-pipeline test-gallery test-spark-cluster test-tables spark-demo test-fault test-ha test-ha-short soak soak-client test-dist follow-pages test-packages test-console test-deploy test-watch interop interop-programs sanitize fuzz mutants known-mutants lint style types check coverage \
+.PHONY: always help run run-cluster build dev objects test test-long test-python test-spark kill-pipeline test-gallery test-spark-cluster test-tables spark-packages spark-demo test-fault test-ha test-ha-short soak soak-client test-dist follow-pages test-packages test-console test-deploy test-watch interop interop-programs sanitize fuzz mutants known-mutants lint style types check coverage \
         bench bench-compare bench-spark bench-smoke docs site dist deb clean
 
 help:  ## this list
@@ -88,24 +88,25 @@ test-python: $(VENV)/.dev  ## client and admin tool, installed without the compi
 	    tests/unit/namesrv tests/unit/config
 
 TABLE_READERS := "duckdb>=1" "pandas<3" "moto[server]>=5"
-WITH_WHEELS = $(if $(wildcard build/wheels/.made),--find-links build/wheels)
+
+# What extras require, without rocketpy itself: other targets of CI run meanwhile.
+define install_extras
+@$(BIN)/python -m tests.support.requirements $(1) > $(VENV)/requirements.txt
+@sh deploy/with_progress.sh $(VENV)/pip.log $(BIN)/python -m pip install --disable-pip-version-check --requirement $(VENV)/requirements.txt $(2)
+@touch $@
+endef
 
 $(VENV)/.spark: $(VENV)/.dev setup.py
 	@echo "installing the extra spark (about 500 MB) ..."
-	@sh deploy/with_progress.sh $(VENV)/pip.log env $(INSTALL) $(WITH_WHEELS) --editable ".[spark]"
-	@touch $@
+	$(call install_extras,spark)
 
 $(VENV)/.delta: $(VENV)/.spark
 	@echo "installing the extras delta, iceberg and avro, and what reads tables and plays S3 in tests (about 300 MB) ..."
-	@sh deploy/with_progress.sh $(VENV)/pip.log env $(INSTALL) $(WITH_WHEELS) --editable ".[spark,delta,iceberg,avro]" $(TABLE_READERS)
-	@touch $@
+	$(call install_extras,delta iceberg avro,$(TABLE_READERS))
 
-# What the two above install, for CI: pip makes a wheel of PySpark, which takes a minute.
-build/wheels/.made: $(VENV)/.dev setup.py
-	@mkdir -p build/wheels
-	@$(BIN)/python -m tests.support.requirements spark delta iceberg avro > build/wheels/requirements.txt
-	@$(BIN)/python -m pip wheel --disable-pip-version-check --quiet --wheel-dir build/wheels --requirement build/wheels/requirements.txt $(TABLE_READERS)
-	@touch $@
+spark-packages: $(VENV)/.delta  ## what `make test-spark` downloads and prepares before its first test
+	@sh deploy/java_17.sh
+	$(BIN)/python -c "from tests.spark import jvm; jvm.train()"
 
 # With SPARK=4.2.1 that version comes before the installed one on the path.
 OTHER_SPARK := $(if $(SPARK),build/spark-$(SPARK))
