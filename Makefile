@@ -14,7 +14,7 @@ CORE_SOURCES := $(sort $(shell find csrc -name "*.[ch]")) csrc/build_native.py c
 ROOMS := $(filter-out csrc/__pycache__,$(shell find csrc -mindepth 1 -type d))
 C_SOURCES := $(sort $(shell find csrc -name "*.[ch]")) $(wildcard tests/csrc/*.[ch] rocketpy/bench/driver/*.[ch])
 
-.PHONY: always help run run-cluster build dev objects test test-long test-python test-spark kill-pipeline test-gallery test-spark-cluster test-tables spark-packages spark-demo test-fault test-ha test-ha-short soak soak-client test-dist follow-pages test-packages test-console test-deploy test-watch interop interop-programs sanitize fuzz mutants known-mutants lint style types check coverage \
+.PHONY: always help run run-cluster build dev objects test test-property test-long test-python test-spark kill-pipeline test-gallery test-spark-cluster test-tables spark-packages spark-demo test-fault test-ha test-ha-short soak soak-client test-dist follow-pages test-packages test-console test-deploy test-watch interop interop-programs sanitize fuzz mutants known-mutants lint style types check coverage \
         bench bench-compare bench-spark bench-smoke docs site dist deb clean
 
 help:  ## this list
@@ -72,10 +72,13 @@ test: export ROCKETPY_PRELOADED = 1
 test: $(VENV)/.dev  ## unit and property tests, attempts to get in, and the whole broker in a small run
 	$(PYTEST) $(PARALLEL) tests/system tests/security tests/property tests/unit
 
-test-long: export TMPDIR = $(or $(MEMORY),$(TEMPORARY))
-test-long: export ROCKETPY_LONG = 1
-test-long: $(VENV)/.dev  ## the random tests of `make test` with their large budget
-	$(PYTEST) $(PARALLEL) tests/property tests/unit/failover/rules/test_histories.py tests/unit/client/test_cancellation.py tests/unit/client/test_slow_motion.py tests/system/test_hostile_requests.py
+test-property test-long: export TMPDIR = $(or $(MEMORY),$(TEMPORARY))
+test-property test-long: export ROCKETPY_LONG = 1
+test-property: $(VENV)/.dev  ## the random tests of `make test` that compute only, with their large budget
+	$(PYTEST) $(PARALLEL) tests/property tests/unit/failover/rules/test_histories.py
+
+test-long: $(VENV)/.dev  ## the random tests of `make test` that use clocks or brokers, with their large budget
+	$(PYTEST) $(PARALLEL) tests/unit/client/test_cancellation.py tests/unit/client/test_slow_motion.py tests/system/test_hostile_requests.py
 
 # Without the core some tests are skipped, also in CI.
 test-python: export CI =
@@ -219,7 +222,7 @@ interop: $(VENV)/.dev  ## official Java and Go clients and mqadmin against rocke
 	$(PYTEST) $(PARALLEL) tests/interop
 
 sanitize:  ## the C core under address, undefined and thread sanitizers
-	$(MAKE) -C tests/csrc sanitize
+	$(MAKE) --jobs=2 -C tests/csrc sanitize
 
 fuzz:  ## coverage-guided fuzzing of the parsers in C; FUZZ_SECONDS each (clang)
 	$(MAKE) -C tests/csrc fuzz

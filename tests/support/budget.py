@@ -1,7 +1,7 @@
-"""How much a random test tries: a little in `make test`, all of it in `make test-long`, which sets ROCKETPY_LONG=1.
+"""How much a random test tries: a little in `make test`, all of it in `make test-property test-long`.
 
-Only the counts differ, so `ROCKETPY_LONG=1 pytest FILE` repeats what `make test-long` does. A file that imports this
-lies below a path that test-long names in the Makefile (a test holds it).
+These set ROCKETPY_LONG=1. Only the counts differ, so `ROCKETPY_LONG=1 pytest FILE` repeats what they do. A file that
+imports this lies below a path that one of them names in the Makefile (a test holds it).
 """
 
 from __future__ import annotations

@@ -21,12 +21,12 @@ esac
 
 @pytest.mark.parametrize(
     ("fails", "status", "count", "last"),
-    [("lint", 2, 7, "lint"), ("test-ha-short", 2, 8, "test-ha-short"), ("none", 0, 15, "bench-smoke")],
+    [("lint", 2, 8, "lint"), ("test-ha-short", 2, 9, "test-ha-short"), ("none", 0, 16, "test-fault")],
 )
 def test_seconds_and_flaky_tests_are_printed_at_the_end(
     tmp_path: Path, fails: str, status: int, count: int, last: str
 ) -> None:
-    """Of a failed run the last target is that which failed, also if failover (test-ha-short) ran beside it."""
+    """Of a failed run the last target is that which failed, also if others ran beside it."""
     for name in ("make", "etcd", "ip", "clang"):
         (tmp_path / name).write_text(MAKE.replace("FAILS", fails))
         (tmp_path / name).chmod(0o755)
@@ -37,7 +37,7 @@ def test_seconds_and_flaky_tests_are_printed_at_the_end(
     assert (flaky, name) == ("flaky tests: 1", "flaky: tests/a.py::b")
     targets = seconds.removeprefix("seconds of each target: ").split()[::2]
     assert targets[:2] == [".venv/.dev", "test"] and len(targets) == count and targets[-1] == last
-    assert "test-ha-short" in targets
+    assert "interop-programs" in targets
 
 
 def test_a_test_that_passes_at_its_second_try_is_in_the_list(tmp_path: Path) -> None:

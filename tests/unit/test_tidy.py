@@ -299,15 +299,15 @@ def test_no_unfinished_code() -> None:
 
 
 def test_random_tests_have_their_large_budget() -> None:
-    recipe = re.search(r"^test-long: \$\(VENV\).*\n\t(.*)$", text_of(ROOT / "Makefile"), re.MULTILINE)
-    assert recipe is not None, "make test-long has no recipe"
-    places = tuple(word for word in recipe[1].split() if word.startswith("tests/"))
+    recipes = re.findall(r"^test-(?:property|long): \$\(VENV\).*\n\t(.*)$", text_of(ROOT / "Makefile"), re.MULTILINE)
+    assert len(recipes) == 2, "make test-property or make test-long has no recipe"
+    places = tuple(word for recipe in recipes for word in recipe.split() if word.startswith("tests/"))
     budgets = re.compile(r"^from tests\.support\.(budget|agreement) import", re.MULTILINE)
     users = [path for path in sorted((ROOT / "tests").rglob("test_*.py")) if budgets.search(text_of(path))]
     assert len(users) > 5, "the rule finds no random tests"
     hold(
         (name_of(path) for path in users if not name_of(path).startswith(places)),
-        "add the file to test-long in the Makefile",
+        "add the file to test-property or test-long in the Makefile",
     )
 
 

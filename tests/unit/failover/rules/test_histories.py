@@ -1,4 +1,4 @@
-"""Histories of simulated groups: no promise is broken, whatever fails. `make test-long` plays a thousand."""
+"""Histories of simulated groups: no promise is broken, whatever fails. `make test-property` plays a thousand."""
 
 from __future__ import annotations
 
