@@ -96,6 +96,14 @@ def test_services_have_no_rights_and_write_to_their_volume_only(name: str) -> No
         assert [(volume in composed["volumes"], path) for volume, _, path in volumes] == [(True, "/var/lib/rocketpy")]
 
 
+@pytest.mark.parametrize("name", ["single.yaml", "cluster.yaml"])
+def test_a_start_is_found_healthy_at_once(name: str) -> None:
+    """`up --wait` else takes the 30 s to Docker's first check; the check itself is the image's."""
+    (start_period,) = re.findall(r"--start-period=(\w+)", instruction("HEALTHCHECK"))
+    for service in services(name).values():
+        assert service["healthcheck"] == {"start_period": start_period, "start_interval": "1s"}
+
+
 def test_the_services_of_the_cluster_are_two_groups_and_their_name_servers() -> None:
     found = services("cluster.yaml")
     brokers = {name: service for name, service in found.items() if service["command"] == ["broker"]}
