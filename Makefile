@@ -14,7 +14,7 @@ CORE_SOURCES := $(sort $(shell find csrc -name "*.[ch]")) csrc/build_native.py c
 ROOMS := $(filter-out csrc/__pycache__,$(shell find csrc -mindepth 1 -type d))
 C_SOURCES := $(sort $(shell find csrc -name "*.[ch]")) $(wildcard tests/csrc/*.[ch] rocketpy/bench/driver/*.[ch])
 
-.PHONY: always help run run-cluster build dev objects test test-property test-long test-python test-spark kill-pipeline test-gallery test-spark-cluster test-tables spark-packages spark-demo test-fault test-ha test-ha-short soak soak-client test-dist follow-pages test-packages test-console test-deploy test-watch interop interop-programs sanitize fuzz mutants known-mutants lint style types check coverage \
+.PHONY: always help run run-cluster build dev objects test test-property test-long test-python test-spark kill-pipeline test-gallery test-spark-cluster test-tables spark-packages spark-demo test-fault test-ha test-ha-short soak soak-client test-dist follow-pages test-packages test-docker test-console test-deploy test-watch interop interop-programs sanitize fuzz mutants known-mutants lint style types check coverage \
         bench bench-compare bench-spark bench-smoke docs site dist deb clean
 
 help:  ## this list
@@ -191,6 +191,11 @@ build/tools/.made:
 
 test-packages: deb build/tools/.made  ## image, package and manifests of deploy/, built, run and checked (root; apt install buildah crun etcd-server lintian mmdebstrap python3-dev python3-venv; Go, kubectl)
 	$(PYTEST) --numprocesses 0 tests/packages/test_deb.py tests/packages/test_image.py tests/packages/test_image_clusters.py tests/packages/test_manifests.py
+
+# One line where there is no daemon: with Docker's own errors each test would fail.
+test-docker: $(VENV)/.dev  ## the image and the files of Compose in Docker itself, and the page about them literally (Docker 25 with buildx and Compose; root; apt install mmdebstrap)
+	@docker info > /dev/null 2>&1 && docker compose version > /dev/null 2>&1 || { echo "make test-docker needs a running Docker daemon, buildx and Compose: docker info, docker compose version" >&2; exit 1; }
+	$(PYTEST) --numprocesses 0 tests/packages/test_docker.py
 
 $(VENV)/.console: $(VENV)/.dev setup.py
 	@$(INSTALL) --editable ".[console]" "selenium>=4.20" > $(VENV)/pip.log 2>&1 || { cat $(VENV)/pip.log; exit 1; }

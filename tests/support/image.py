@@ -1,4 +1,5 @@
 """The image of deploy/docker, built and run without Docker: buildah, mmdebstrap and crun of Debian, by root.
+`docker.py` builds and runs it with Docker.
 
 base        what the Dockerfile's debian:bookworm-slim is: minbase, without manuals and languages, by mmdebstrap
 image       by buildah, in a chroot; all that it keeps is in build/image
@@ -16,7 +17,7 @@ import subprocess
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import attrs
 
@@ -31,6 +32,7 @@ NAMESPACES = ("pid", "mount", "ipc", "uts")
 # A view of cgroups of its own: crun refuses machines that have those of both versions.
 ALONE = ("unshare", "--mount", "sh", "-c", 'mount -t cgroup2 cgroup2 /sys/fs/cgroup && exec "$@"', "sh")
 CRUN = (*ALONE, "crun", "--cgroup-manager=disabled", "--root", str(WORK / "crun"))
+OLD_LISTS = '--aptopt=Acquire::Check-Valid-Until "false"'
 STOP_S = 30.0
 
 
@@ -55,25 +57,90 @@ def make_base() -> None:
     """Make the base, if build/ does not have it."""
     if BASE in buildah("images", "--format", "{{.Name}}:{{.Tag}}").split():
         return
+    with debian() as archive:
+        container = buildah("from", "scratch")
+        buildah("add", container, archive, "/")
+        buildah("commit", container, BASE)
+        buildah("rm", container)
+
+
+@contextlib.contextmanager
+def debian(*packages: str, hooks: Sequence[str] = ()) -> Iterator[Path]:
+    """Make an archive of Debian 12, as small as debian:bookworm-slim, with these packages.
+
+    Args:
+        hooks: options of mmdebstrap that change the files at the end.
+    """
     WORK.mkdir(parents=True, exist_ok=True)
-    archive = WORK / "base.tar"
+    archive = WORK / f"base-{uuid.uuid4().hex[:8]}.tar"
     options = [f"--dpkgopt={option}" for option in LEFT_OUT]
-    options += ["--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr", "--include=usr-is-merged"]
-    run("mmdebstrap", "--variant=minbase", '--aptopt=Acquire::Check-Valid-Until "false"', *options, "bookworm", archive)
-    container = buildah("from", "scratch")
-    buildah("add", container, archive, "/")
-    buildah("commit", container, BASE)
-    buildah("rm", container)
-    archive.unlink()
+    options += ["--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr", *hooks]
+    options += [f"--include={package}" for package in ("usr-is-merged", *packages)]
+    try:
+        run("mmdebstrap", "--variant=minbase", OLD_LISTS, *options, "bookworm", archive)
+        yield archive
+    finally:
+        archive.unlink(missing_ok=True)
+
+
+class Engine(Protocol):
+    """The program that runs containers."""
+
+    def run(
+        self,
+        name: str,
+        volume: Path,
+        arguments: Sequence[str],
+        user: int,
+        environment: Mapping[str, str],
+        files: Mapping[str, Path],
+    ) -> list[str]:
+        """The command that runs a container, and ends with the status of its process 1; see `container`."""
+
+    def execute(self, name: str, user: int) -> list[str]:
+        """How a command begins that runs another process in the container."""
+
+    def signal(self, name: str, signal: str) -> list[str]:
+        """The command that sends process 1 a signal."""
 
 
 @attrs.frozen
 class Image:
-    """A built image, and the directory in which its files are unpacked."""
+    """A built image."""
 
-    root: Path
+    engine: Engine
     config: Mapping[str, Any]  # Entrypoint, Cmd, Env, User, Healthcheck ...
     size: str  # of its layers, as `docker images` shows it
+
+
+@attrs.frozen
+class Crun:
+    """crun with an image that is unpacked in a directory."""
+
+    root: Path
+    config: Mapping[str, Any]
+
+    def run(
+        self,
+        name: str,
+        volume: Path,
+        arguments: Sequence[str],
+        user: int,
+        environment: Mapping[str, str],
+        files: Mapping[str, Path],
+    ) -> list[str]:
+        bundle = volume.with_name(name)
+        words = [*self.config["Entrypoint"], *(arguments or self.config["Cmd"])]
+        variables = [*self.config["Env"], *(f"{key}={value}" for key, value in environment.items())]
+        shared = {"/var/lib/rocketpy": volume, **files}
+        (bundle / "config.json").write_text(json.dumps(_runtime(self.root, shared, words, variables, user)))
+        return [*CRUN, "run", "--bundle", str(bundle), name]
+
+    def execute(self, name: str, user: int) -> list[str]:
+        return [*CRUN, "exec", "--user", f"{user}:{user}", name]
+
+    def signal(self, name: str, signal: str) -> list[str]:
+        return [*CRUN, "kill", name, signal]
 
 
 @contextlib.contextmanager
@@ -89,7 +156,7 @@ def built_image() -> Iterator[Image]:
     size = buildah("images", "--format", "{{.Size}}", IMAGE)
     container = buildah("from", IMAGE)
     try:
-        yield Image(Path(buildah("mount", container)), config, size)
+        yield Image(Crun(Path(buildah("mount", container)), config), config, size)
     finally:
         buildah("rm", container)
 
@@ -99,18 +166,19 @@ class Container:
     """A running container."""
 
     name: str
-    process: subprocess.Popen[bytes]  # crun; its exit status is that of process 1
+    engine: Engine
+    process: subprocess.Popen[bytes]  # of the engine; its exit status is that of process 1
     log: Path
     user: int
 
     def execute(self, *words: object) -> subprocess.CompletedProcess[str]:
         """As `docker exec`."""
-        command = [*CRUN, "exec", "--user", f"{self.user}:{self.user}", self.name, *map(str, words)]
+        command = [*self.engine.execute(self.name, self.user), *map(str, words)]
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=STOP_S)
 
     def stop(self) -> int:
         """As `docker stop`: SIGTERM to process 1. Returns: its exit status."""
-        run(*CRUN, "kill", self.name, "TERM")
+        run(*self.engine.signal(self.name, "TERM"))
         return self.process.wait(STOP_S)
 
     def text(self) -> str:
@@ -139,19 +207,15 @@ def container(
     name = f"rocketpy-{uuid.uuid4().hex[:8]}"
     bundle = volume.with_name(name)
     bundle.mkdir()
-    words = [*image.config["Entrypoint"], *(arguments or image.config["Cmd"])]
-    variables = [*image.config["Env"], *(f"{key}={value}" for key, value in (environment or {}).items())]
-    shared = {"/var/lib/rocketpy": volume, **(files or {})}
-    (bundle / "config.json").write_text(json.dumps(_runtime(image.root, shared, words, variables, user)))
     log = bundle / "log"
     with log.open("wb") as output:
-        command = [*place, *CRUN, "run", "--bundle", str(bundle), name]
-        process = subprocess.Popen(command, stdout=output, stderr=output)
+        command = image.engine.run(name, volume, arguments, user, environment or {}, files or {})
+        process = subprocess.Popen([*place, *command], stdout=output, stderr=output)
     try:
-        yield Container(name, process, log, user)
+        yield Container(name, image.engine, process, log, user)
     finally:
         if process.poll() is None:
-            subprocess.run([*CRUN, "kill", name, "KILL"], check=False)
+            subprocess.run(image.engine.signal(name, "KILL"), check=False)
             process.wait(STOP_S)
 
 
