@@ -142,13 +142,15 @@ def test_one_broker(page: Checkout) -> None:
     output = page.run(up)
     assert "SEND_OK" in output and "hello" in output, output
     assert send(9876) == "SEND_OK"
+    inside = ("admin", "sendMessage", "-n", "rocketpy:9876", "-t", "Parcels", "-p", "inside")
+    assert "SEND_OK" in docker("run", "--rm", "--network", f"{page.project}_default", IMAGE, *inside)
     page.run("docker compose -f single.yaml restart", COMPOSE)
     assert send(9876) == "SEND_OK"
     counted = (
         "docker compose -f single.yaml exec -T rocketpy mqadmin topicStatus -n 127.0.0.1:9876 -t Parcels --output json"
     )
     rows = [json.loads(line) for line in page.run(counted, COMPOSE).splitlines()]
-    assert sum(row["max_offset"] - row["min_offset"] for row in rows) == 2
+    assert sum(row["max_offset"] - row["min_offset"] for row in rows) == 3
     page.run(down, COMPOSE)
 
 

@@ -126,6 +126,15 @@ def test_nothing_is_published_beyond_this_machine() -> None:
     assert [port for port in published if not port.startswith("127.0.0.1:")] == []
 
 
+def test_what_comes_by_the_published_port_of_one_broker_is_told_the_address_outside() -> None:
+    """Clients in containers, who come by the other port, could not dial it."""
+    (service,) = services("single.yaml").values()
+    name, _, address = service["environment"]["ROCKETPY_LISTENERS"].partition("=")
+    assert f"127.0.0.1:9876:{address.rpartition(':')[2]}" in service["ports"]
+    assert service["environment"]["ROCKETPY_ADVERTISED_ADDRESSES"].startswith(f"{name}=")
+    assert "ROCKETPY_BROKER_IP1" not in service["environment"]
+
+
 def test_the_gateway_of_the_cluster_is_no_administrator_and_no_member() -> None:
     (composed,) = documents(COMPOSE / "cluster.yaml")
     (pool,) = composed["networks"]["default"]["ipam"]["config"]
