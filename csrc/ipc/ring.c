@@ -130,6 +130,7 @@ struct rp_ring_writer {
     uint32_t large_size;
     uint32_t large_sent;
     uint16_t large_type;
+    uint8_t is_hurried; /* one of those above tail_woken is not RP_RING_UNHURRIED */
 };
 
 rp_ring_writer *rp_ring_writer_open(rp_ring *ring) {
@@ -138,8 +139,8 @@ rp_ring_writer *rp_ring_writer_open(rp_ring *ring) {
     if (writer == NULL) return NULL;
     writer->ring = ring;
     writer->tail = rp_load_acquire(&ring->tail);
-    writer->head_seen = rp_load_acquire(&ring->head);
-    writer->tail_woken = writer->head_seen; /* the previous process may have died between publish and wake-up */
+    /* The previous process may have died between publish and wake-up. */
+    writer->head_seen = writer->tail_woken = rp_load_acquire(&ring->head);
     return writer;
 }
 
@@ -172,6 +173,7 @@ static void publish(rp_ring_writer *writer, uint32_t size, uint16_t type, uint16
 
     memcpy(message_at(writer->ring, writer->tail), &header, sizeof header);
     writer->tail += message_span(size);
+    if (!(type & RP_RING_UNHURRIED)) writer->is_hurried = 1;
     rp_store_release(&writer->ring->tail, writer->tail); /* publishes header and payload */
 }
 
@@ -207,10 +209,8 @@ uint8_t *rp_ring_reserve(rp_ring_writer *writer, uint32_t size) {
 }
 
 int rp_ring_can_take(rp_ring_writer *writer, uint32_t size) {
-    uint32_t small_max = writer->ring->small_max;
-
     /* Also for a large message: it may become small, and then needs its room at once. */
-    return rp_ring_reserve(writer, size < small_max ? size : small_max) != NULL;
+    return rp_ring_reserve(writer, size < writer->ring->small_max ? size : writer->ring->small_max) != NULL;
 }
 
 void rp_ring_commit(rp_ring_writer *writer, uint32_t size, uint16_t type) { publish(writer, size, type, PART_WHOLE); }
@@ -250,7 +250,9 @@ void rp_ring_wake(rp_ring_writer *writer) {
     if (writer->tail == writer->tail_woken) return;
     writer->tail_woken = writer->tail;
     rp_full_fence(); /* orders the store of tail before the load of the consumer's `asleep` */
-    rp_worker_wake(writer->ring->consumer, 0);
+    if (writer->is_hurried || rp_load_acquire32(&writer->ring->consumer->asleep) != RP_NAPPING)
+        rp_worker_wake(writer->ring->consumer, 0);
+    writer->is_hurried = 0;
 }
 
 uint64_t rp_ring_tail_after(const rp_ring_writer *writer, uint32_t size) { return writer->tail + message_span(size); }
@@ -359,10 +361,8 @@ rp_status rp_ring_read(rp_ring_reader *reader, const uint8_t **data, uint32_t *s
         }
         rp_status status = take_part(reader, &header, at + MESSAGE_HEADER);
         if (status == RP_NO_MEMORY) return status;
-        if (status == RP_OK)
-            reader->large_held = 1;
-        else
-            move_head(reader, reader->next);
+        reader->large_held = status == RP_OK;
+        if (!reader->large_held) move_head(reader, reader->next);
     }
     *data = reader->large;
     *size = reader->large_size;

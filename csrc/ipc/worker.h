@@ -6,15 +6,17 @@
  * itself asleep. Waiting is race-free (tests/unit/reactor/test_ring_wake_model.py checks every order of these steps):
  *
  *   consumer: asleep = 1; full fence; look at every ring once more; block on the doorbell only if all are empty
- *   producer: publish the tail; full fence; if the consumer's asleep was 1, swap it to 0 and write the doorbell */
+ *   producer: publish the tail; full fence; if the consumer's asleep was not 0, swap it to 0 and write the doorbell,
+ *             unless RP_NAPPING, which the consumer makes of 1 after its fence, says that it looks again soon */
 #include <stdint.h>
 
 enum { RP_COUNTERS_MAX = 128, RP_RESUME_POINTS_MAX = 16 };
+enum { RP_ASLEEP = 1, RP_NAPPING = 2 /* it looks again within milliseconds, rung or not */ };
 
 /* The worker block: the state of a worker that all processes can read. 64-byte aligned pieces. It is zeroed when the
  * worker is (re)started, except for resume points and counters, which only grow. */
 typedef struct rp_worker {
-    uint32_t asleep;       /* 1: ring the doorbell after publishing */
+    uint32_t asleep;       /* RP_ASLEEP: ring the doorbell after publishing; RP_NAPPING: unless that is unhurried */
     uint32_t stop;         /* 1: finish what is in the rings and leave */
     uint32_t ready;        /* 1: serving */
     int32_t doorbell;      /* non-blocking eventfd, the same number in every process */

@@ -6,8 +6,7 @@
 #include "base/host.h"
 #include "ipc/worker_counters.h"
 
-/* Types of messages: who sends one to whom, its struct if that has another name, and what the receiver does. 27 is not
- * used. */
+/* Types of messages: who sends one to whom, its struct if that has another name, and what the receiver does. */
 enum {
     /* selector -> codec: a frame as it was received; the codec reads its header and says whom it is for */
     RP_MSG_FRAME = 1,
@@ -60,6 +59,8 @@ enum {
     RP_MSG_EXPRESSION = 25,
     /* manager -> store: a subscription for which filter bits are written */
     RP_MSG_FILTER = 26,
+    /* codec -> manager: the COMMAND of a heartbeat; RP_RING_UNHURRIED */
+    RP_MSG_HEARTBEAT = 27 | 1 << 15,
     /* replicator -> send: bytes of the master's log; append them */
     RP_MSG_LOG = 28
 };
@@ -77,7 +78,7 @@ typedef struct rp_origin {
     uint32_t listener; /* 0 main port, 1 VIP port (listenPort - 2) */
 } rp_origin;
 
-/* FRAME, COMMAND: rp_origin, then the frame without its 4 length bytes. CLOSED: rp_origin alone. */
+/* FRAME, COMMAND, HEARTBEAT: rp_origin, then the frame without its 4 length bytes. CLOSED: rp_origin alone. */
 
 enum { /* rp_msg_send.flags, rp_msg_pull.flags */
        RP_REQUEST_ONEWAY = 1,

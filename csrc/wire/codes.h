@@ -5,6 +5,7 @@
 
 typedef enum rp_request_code {
     RP_CODE_SEND_MESSAGE = 10, /* its header has the long field names; the other sends have letters */
+    RP_CODE_HEART_BEAT = 34,
     RP_CODE_END_TRANSACTION = 37,
 } rp_request_code;
 

@@ -69,6 +69,11 @@ class Gateway:
         self._respond(connection, response, is_unhurried=True)
         self._due_ns = self._due_ns or now_ns + UNHURRIED_NS
 
+    @property
+    def is_due(self) -> bool:
+        """Return True if `flush` has to be called within UNHURRIED_NS."""
+        return self._due_ns != 0
+
     def rest_s(self, now_ns: int) -> float:
         """Return the time until `flush` has to be called, in seconds."""
         return max(0, self._due_ns - now_ns) / 1e9 if self._due_ns else inf
@@ -158,9 +163,11 @@ class Gateway:
         for call in self._calls.pop(connection, {}).values():
             call.answered.set()
 
-    def flush(self, now_ns: int) -> None:
+    def flush(self, now_ns: int, *, expects_more: bool = False) -> None:
+        """Write what fits into the rings. `expects_more`: to be called within UNHURRIED_NS again, if it is due now."""
         if self._due_ns and now_ns >= self._due_ns:
             self.wake()
+            self._due_ns = now_ns + UNHURRIED_NS if expects_more else 0
         for outbox in self.outboxes:
             outbox.flush()
         waiting, self._to_close = self._to_close, set()

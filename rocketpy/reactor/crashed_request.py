@@ -46,6 +46,7 @@ REQUESTS = frozenset(
     {
         WorkerMessage.FRAME,
         WorkerMessage.COMMAND,
+        WorkerMessage.HEARTBEAT,
         WorkerMessage.SEND,
         WorkerMessage.PULL,
         WorkerMessage.END_TRANSACTION,

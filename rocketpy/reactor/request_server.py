@@ -122,7 +122,7 @@ class _Job:
     request: RemotingCommand
     connection: _Connection
     received_ns: int
-    size: int  # bytes that it counts while it waits
+    size: int = 0  # bytes that it counts while it waits
     is_checked: bool = False  # access control, if there is any, has allowed it: it counts a request once
     rest: Rest | None = None  # what is left of it when it has been prepared
 
@@ -207,7 +207,7 @@ class RequestServer:
                 if self._in_service == self.detached.count + sum(queue.held for queue in self._queues.values()):
                     self.detached.stop()
                     self._preparations.stop()
-            self.block.prepare_sleep()
+            self.block.prepare_sleep(naps=self.gateway.is_due)
             if all(reader.is_empty() for reader in self.inputs):
                 now_s = trio.current_time()
                 # A whole second: duties of this loop wake up then (transport/duties.py).
@@ -247,7 +247,8 @@ class RequestServer:
         moved = self.gateway.deaths.turn(self._drop_connections) or taken > self._inline - inline
         self.block.serve(0)
         serving.set(None)
-        self.gateway.flush(now_ns)
+        # Where heartbeats come one after the other, they are read together, without a wake-up for each.
+        self.gateway.flush(now_ns, expects_more=self._inline > inline)
         if (fast_path := self.handlers.fast_path) is not None and fast_path.turn():
             moved = True
         self.block.beat(self.now_ns())
@@ -269,7 +270,7 @@ class RequestServer:
 
     def _take(self, kind: int, record: bytes) -> None:
         slow_path, fast_path, on_settings = self.handlers.slow_path, self.handlers.fast_path, self.handlers.on_settings
-        if kind == WorkerMessage.COMMAND:
+        if kind in (WorkerMessage.HEARTBEAT, WorkerMessage.COMMAND):
             self._take_command(decode_origin(record), record)
         elif kind == WorkerMessage.CLOSED:
             self._take_closed(decode_origin(record).connection)
@@ -350,7 +351,7 @@ class RequestServer:
             is_closed = self.gateway.deaths.is_gone(origin.connection)  # its selector died: served, then dropped
             connection = _Connection(self._channel(origin), is_closed=is_closed)
             self._connections[origin.connection] = connection
-        self._submit(_Job(request, connection, origin.received_ns, request.held_size))
+        self._submit(_Job(request, connection, origin.received_ns))
 
     def _take_unasked(self, origin: Origin) -> None:
         """A response to nothing."""
@@ -395,6 +396,7 @@ class RequestServer:
     def _submit(self, job: _Job) -> None:
         if self._serve_inline(job):
             return
+        job.size = job.request.held_size
         queue = self._queues[self.pools.pool_for(job.request.code).name]
         if not queue.put(job):
             self.block.add(lib.RP_COUNT_BUSY)

@@ -119,9 +119,15 @@ class WorkerBlock:
     def wake(self, *, force: bool = False) -> None:
         lib.rp_worker_wake(self.pointer, int(force))
 
-    def prepare_sleep(self) -> None:
-        """Announce sleep. Check all inputs once more afterwards, then block on the doorbell."""
+    def prepare_sleep(self, *, naps: bool = False) -> None:
+        """Announce sleep. Check all inputs once more afterwards, then block on the doorbell.
+
+        Args:
+            naps: the worker wakes up by itself within milliseconds: unhurried messages do not ring (csrc/ipc/ring.h).
+        """
         lib.rp_worker_prepare_sleep(self.pointer)
+        if naps:
+            self.pointer.asleep = lib.RP_NAPPING
 
     def awake(self) -> None:
         lib.rp_worker_end_sleep(self.pointer)

@@ -39,6 +39,7 @@ class WorkerMessage(IntEnum):
     FRAME = lib.RP_MSG_FRAME
     CLOSED = lib.RP_MSG_CLOSED
     COMMAND = lib.RP_MSG_COMMAND
+    HEARTBEAT = lib.RP_MSG_HEARTBEAT
     SEND = lib.RP_MSG_SEND
     PULL = lib.RP_MSG_PULL
     END_TRANSACTION = lib.RP_MSG_END_TRANSACTION

@@ -131,6 +131,10 @@ class Bench:
         command = attrs.evolve(RemotingCommand.request(code, oneway=oneway), opaque=opaque)
         self.command(command, **origin)
 
+    def heartbeat(self, opaque: int) -> None:
+        record = ring_messages.origin_record(self.origin()) + RemotingCommand(34, opaque).encode()[4:]
+        self.write(WorkerMessage.HEARTBEAT, record)
+
     def command(self, command: RemotingCommand, **origin: int) -> None:
         self.write(WorkerMessage.COMMAND, ring_messages.origin_record(self.origin(**origin)) + command.encode()[4:])
 

@@ -157,12 +157,13 @@ static rp_status pass_on(rp_codec *codec, uint32_t out, uint16_t type, uint64_t 
 
 /* Pass a command to the manager or a query worker. No other request waits behind it: if the ring is full, it goes to a
  * backlog, or is refused, as in the reference when a pool's queue is full. If there is no room for the refusal, its
- * connection is closed (RP_INVALID).
- */
+ * connection is closed (RP_INVALID). */
 static rp_status command(rp_codec *codec, uint32_t out, const rp_origin *origin, const uint8_t *frame, uint32_t size,
                          const rp_header *header) {
     rp_span spans[2] = {{origin, sizeof *origin}, {frame, size}};
-    rp_status status = pass_on(codec, out, RP_MSG_COMMAND, origin->connection, spans, 2);
+    int is_heartbeat = header && header->code == RP_CODE_HEART_BEAT && !(header->flag & RP_FLAG_RESPONSE);
+    uint16_t type = is_heartbeat ? RP_MSG_HEARTBEAT : RP_MSG_COMMAND;
+    rp_status status = pass_on(codec, out, type, origin->connection, spans, 2);
     if (status != RP_FULL) return status;
     return header ? refuse(codec, origin, header, frame[0], OVERLOAD) : RP_INVALID;
 }
@@ -322,17 +323,13 @@ rp_status rp_codec_frames(rp_codec *codec, const rp_origin *origin, const rp_fra
 }
 
 rp_status rp_codec_frame(rp_codec *codec, const rp_origin *origin, const uint8_t *frame, uint32_t size) {
-    rp_origin late;
+    rp_origin from = *origin;
     rp_frame cut;
     uint32_t taken;
-    if (origin->received_ns < codec->opened_ns && codec->input_count) {
-        late = *origin;
-        late.received_ns = codec->opened_ns;
-        origin = &late;
-    }
+    if (from.received_ns < codec->opened_ns && codec->input_count) from.received_ns = codec->opened_ns;
     rp_add(&codec->config.worker->counters[RP_COUNT_FRAMES_IN], codec->input_count ? 1 : 0);
     rp_status status = rp_frame_read(frame, size, &cut);
-    return status == RP_OK ? rp_codec_frames(codec, origin, &cut, 1, &taken) : status;
+    return status == RP_OK ? rp_codec_frames(codec, &from, &cut, 1, &taken) : status;
 }
 
 /* All workers but the send worker must receive it; receiving it twice does no harm. */
@@ -415,12 +412,10 @@ rp_status rp_codec_run(rp_codec *codec, int64_t timeout_ns) {
         uint64_t now = rp_now_ns();
         worker->heartbeat_ns = now;
         rp_add(&worker->counters[RP_COUNT_LOOPS], 1);
-        if (pass(codec)) {
-            if (now >= end) return RP_OK;
-            continue;
-        }
-        if (rp_load_acquire32(&worker->stop) && !has_backlog(codec)) return RP_STOPPED;
+        uint32_t taken = pass(codec);
+        if (!taken && rp_load_acquire32(&worker->stop) && !has_backlog(codec)) return RP_STOPPED;
         if (now >= end) return RP_OK;
+        if (taken) continue;
         rp_worker_prepare_sleep(worker);
         if (pass(codec)) {
             rp_worker_end_sleep(worker);

@@ -178,7 +178,7 @@ def test_a_flood_of_commands_waits_or_is_refused_and_others_are_served(rig: Fast
     for _ in range(400):
         found += rig.for_manager()
         lib.rp_codec_wake(rig.codec)
-    numbers = [int.from_bytes(data[-BODY:][:4], "big") for kind, data in found if kind == lib.RP_MSG_COMMAND]
+    numbers = [int.from_bytes(data[-BODY:][:4], "big") for kind, data in found if kind == lib.RP_MSG_HEARTBEAT]
     assert numbers == [*sorted(set(range(count)) - set(refused)), count]
     closed = [worker_messages.connection_of(data) for kind, data in found if kind == lib.RP_MSG_CLOSED]
     assert closed == [FLOODER, OTHER]

@@ -340,6 +340,47 @@ def test_responses_at_once_wake_the_selector_together(open_bench: Callable[..., 
     assert is_woken()  # what is left when the server stops
 
 
+def test_heartbeats_that_follow_one_another_are_read_together(open_bench: Callable[..., Bench]) -> None:
+    """The server wakes up for the answer to the first one anyway, and finds the others then."""
+    served = []
+
+    def inline(request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        served.append(manager.serving)
+        return RemotingCommand.response(0)
+
+    bench = open_bench({1: ok}, inline={34: inline})
+    _, manager, selector = bench.blocks
+
+    async def turn() -> list[int]:
+        """Let the server come to the end of its nap."""
+        selector.prepare_sleep()
+        bench.clock[0] += UNHURRIED_NS
+        await trio.lowlevel.wait_readable(selector.doorbell)
+        os.eventfd_read(selector.doorbell)
+        await complete()
+        return [one.opaque for one in bench.commands()]
+
+    async def scene() -> None:
+        assert manager.pointer.asleep == lib.RP_ASLEEP
+        bench.heartbeat(0)
+        assert not manager.pointer.asleep  # rung
+        await complete()
+        for opaque in (1, 2):
+            assert manager.pointer.asleep == lib.RP_NAPPING
+            bench.heartbeat(opaque)
+            assert manager.pointer.asleep == lib.RP_NAPPING
+            assert await turn() == [0, 1, 2][opaque // 2 * 2 : opaque + 1]
+        bench.request(1, 3)
+        assert not manager.pointer.asleep  # nothing else waits for the end of a nap
+        bench.clock[0] += UNHURRIED_NS
+        await complete()
+        assert [one.opaque for one in bench.commands()] == [3]
+        assert manager.pointer.asleep == lib.RP_ASLEEP  # no heartbeat came meanwhile
+
+    bench.run(scene)
+    assert served == [CONNECTION] * 3  # should the manager crash on one, its connection is closed
+
+
 @attrs.define
 class Guard:
     """Refuses the requests of code 3 and counts all."""

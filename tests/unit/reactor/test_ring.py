@@ -280,6 +280,31 @@ def test_the_consumer_is_rung_only_when_asleep_and_once_per_batch(pair: Pair) ->
     assert pair.consumer.asleep == 0
 
 
+def test_an_unhurried_message_rings_a_consumer_that_sleeps_but_none_that_naps(pair: Pair) -> None:
+    """A consumer that naps looks again within milliseconds; a hurried message wakes it at once."""
+    unhurried = 5 | lib.RP_RING_UNHURRIED
+
+    def is_rung(*kinds: int, asleep: int) -> bool:
+        lib.rp_worker_end_sleep(pair.consumer)
+        lib.rp_worker_prepare_sleep(pair.consumer)
+        pair.consumer.asleep = asleep
+        for kind in kinds:
+            pair.write(b"12345678", kind)
+        lib.rp_ring_wake(pair.writer)
+        return pair.doorbell_rung(pair.consumer)
+
+    assert not is_rung(unhurried, asleep=lib.RP_NAPPING)
+    assert pair.consumer.asleep == lib.RP_NAPPING
+    assert is_rung(unhurried, asleep=lib.RP_ASLEEP)
+    assert is_rung(5, asleep=lib.RP_NAPPING)
+    assert is_rung(5, unhurried, asleep=lib.RP_NAPPING)  # in one batch
+    assert not is_rung(unhurried, unhurried, asleep=lib.RP_NAPPING)  # the hurried one of the last batch is forgotten
+    assert is_rung(1, asleep=lib.RP_NAPPING)
+    assert [pair.read() for _ in range(8)] == [
+        (kind, b"12345678") for kind in (unhurried, unhurried, 5, 5, unhurried, unhurried, unhurried, 1)
+    ]
+
+
 def test_force_rings_a_worker_that_is_awake(pair: Pair) -> None:
     lib.rp_worker_wake(pair.consumer, 0)
     assert not pair.doorbell_rung(pair.consumer)

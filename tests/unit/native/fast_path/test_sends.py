@@ -146,6 +146,17 @@ def test_what_needs_a_decision_is_left_to_the_manager(rig: FastPath, change: dic
     assert rig.answers() == []
 
 
+@pytest.mark.parametrize(("flag", "kind"), [(0, lib.RP_MSG_HEARTBEAT), (1, lib.RP_MSG_COMMAND)])
+def test_a_heartbeat_of_a_client_does_not_wake_a_manager_that_naps(rig: FastPath, flag: int, kind: int) -> None:
+    manager = rig.workers["manager"]
+    lib.rp_worker_prepare_sleep(manager)
+    manager.asleep = lib.RP_NAPPING
+    rig.frame(RemotingCommand(34, flag=flag, body=b"{}"))
+    lib.rp_codec_wake(rig.codec)
+    assert manager.asleep == (lib.RP_NAPPING if kind == lib.RP_MSG_HEARTBEAT else 0)
+    assert [got for got, _ in rig.for_manager()] == [kind]
+
+
 @pytest.mark.parametrize("is_of_broker", [True, False])
 def test_without_write_permission_a_send_is_left_to_the_manager(rig: FastPath, is_of_broker: bool) -> None:
     if is_of_broker:
