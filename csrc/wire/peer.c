@@ -71,7 +71,7 @@ int rp_peer_is_in(const rp_host *peer, const rp_network *networks, uint32_t netw
 enum { HEAD = 16, SIGNATURE = 12, FIELDS = 4, V4_BYTES = 12, V6_BYTES = 36, UNIX_BYTES = 216 };
 enum { LOCAL = 0, PROXY = 1, NONE = 0, V4 = 1, V6 = 2, UNIX = 3, STREAM = 1, DATAGRAM = 2 };
 
-static const uint8_t SIGNATURE_BYTES[SIGNATURE] = "\r\n\r\n\0\r\nQUIT\n";
+static const uint8_t SIGNATURE_BYTES[SIGNATURE] = {'\r', '\n', '\r', '\n', 0, '\r', '\n', 'Q', 'U', 'I', 'T', '\n'};
 
 /* ---- version 1 ---- */
 
