@@ -23,6 +23,9 @@ CIPHERS = ":".join(
     )
 )
 """Of TLS 1.2: forward secrecy and authenticated encryption. All suites of TLS 1.3 have both: OpenSSL's three stay."""
+# Python's ssl has no name for it. OpenSSL 3.2 and newer, where built with zlib (Debian 13), would unpack certificates,
+# and the bound of a handshake (HANDSHAKE_BYTES_MAX) counts packed bytes.
+OP_NO_RX_CERTIFICATE_COMPRESSION = 1 << 33 if ssl.OPENSSL_VERSION_INFO >= (3, 2) else 0
 FILE_BYTES_MAX = 1 << 20  # of a PEM file that is looked at after an error
 _NO_CERTIFICATE = "no PEM certificate (from DER: openssl x509 -inform DER -in OLD -out NEW)"
 _PASSWORDS = "tls.server.keyPassword, tls.client.keyPassword, TlsOptions.key_password"
@@ -46,7 +49,7 @@ def server_context(tls: TlsConfig) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers(CIPHERS)
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
-    context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
+    context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE | OP_NO_RX_CERTIFICATE_COMPRESSION
     context.num_tickets = 0
     if tls.makes_certificate:
         from .throw_away import load_throw_away
