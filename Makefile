@@ -14,7 +14,7 @@ CORE_SOURCES := $(sort $(shell find csrc -name "*.[ch]")) csrc/build_native.py c
 ROOMS := $(filter-out csrc/__pycache__,$(shell find csrc -mindepth 1 -type d))
 C_SOURCES := $(sort $(shell find csrc -name "*.[ch]")) $(wildcard tests/csrc/*.[ch] rocketpy/bench/driver/*.[ch])
 
-.PHONY: always help run run-cluster build dev objects test test-property test-long test-python test-spark kill-pipeline test-gallery test-spark-cluster test-tables spark-packages spark-demo test-fault test-ha test-ha-short soak soak-client test-dist follow-pages test-packages test-docker test-console test-deploy test-watch interop interop-programs sanitize fuzz mutants known-mutants lint style types check coverage \
+.PHONY: always help run run-cluster build dev objects test test-property test-long test-python test-spark kill-pipeline test-gallery test-spark-cluster test-tables spark-packages spark-demo test-fault test-ha test-ha-short soak soak-client test-dist test-pythons follow-pages test-packages test-docker test-console test-deploy test-watch interop interop-programs sanitize fuzz mutants known-mutants lint style types check coverage \
         bench bench-compare bench-spark bench-smoke docs site dist deb clean
 
 help:  ## this list
@@ -181,6 +181,9 @@ soak: $(VENV)/.dev  ## a steady load for 30 minutes; memory, descriptors and pro
 
 test-dist: $(VENV)/.site dist  ## the distributions of `make dist` in clean environments, the units of deploy/ in a real systemd, the links of the site
 	$(PYTEST) --numprocesses 0 tests/packages/test_distributions.py tests/packages/test_site.py tests/packages/test_units.py
+
+test-pythons: dist  ## tests of this tree, and dist/ installed, under Python 3.13 and 3.14 of newer Debians; minutes (root, mmdebstrap, network; committed state)
+	$(BIN)/python -m tests.support.other_pythons $(or $(SUITES),trixie sid)
 
 # Beside Debian's: hadolint, the schemas of Kubernetes, and the reader of compose files that Docker has.
 build/tools/.made:
