@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import pkgutil
 import random
 import re
 import sqlite3
@@ -102,6 +103,33 @@ def test_rows_that_others_have_appended_meanwhile_are_refused(kind: Format, tmp_
     archive_store(first, tmp_path / "s", BROKER)
     with pytest.raises(StoreError, match=r"another run has .* meanwhile"):
         archive_store(second, tmp_path / "s", BROKER)
+    assert places(kind.rows(tmp_path / "a")) == logged(tmp_path / "s")
+
+
+COMMITS = {  # by the name of a format
+    "delta": ("rocketpy.spark.jobs.delta_archive", "write_deltalake"),
+    "iceberg": ("pyiceberg.table.Transaction", "commit_transaction"),
+}
+
+
+def test_rows_that_others_have_appended_after_a_commit_are_refused(
+    kind: Format, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault: A run that was overtaken between two of its commits appended the rows of the other run again."""
+    make_store(tmp_path / "s", 60)
+    first = kind.opened(tmp_path / "a")
+    module, name = COMMITS[kind.name]
+    commit = getattr(pkgutil.resolve_name(module), name)
+
+    def overtaken(*args: Any, **given: Any) -> Any:
+        done = commit(*args, **given)
+        monkeypatch.undo()
+        archive_store(kind.opened(tmp_path / "a"), tmp_path / "s", BROKER)
+        return done
+
+    monkeypatch.setattr(f"{module}.{name}", overtaken)
+    with pytest.raises(StoreError, match=r"another run has archived .* meanwhile"):
+        archive_store(first, tmp_path / "s", BROKER, commit_bytes=4000)
     assert places(kind.rows(tmp_path / "a")) == logged(tmp_path / "s")
 
 

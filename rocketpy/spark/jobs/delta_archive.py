@@ -1,8 +1,9 @@
 """Job archive with `--format delta`: the library `deltalake` (delta-rs) writes the files and the log of the table.
 
 A position is an application transaction of the Delta protocol, whose version is a queue offset, or a phy offset of a
-store's log. Of two runs that append the same rows, the protocol refuses the second commit. Files that no commit names
-are removed by a vacuum.
+store's log. Of two runs that append the same rows, the protocol refuses the second commit, if the first one is younger
+than what that run has seen of the table. A run sees commits of others after each of its own: then it compares the
+positions that it goes by. Files that no commit names are removed by a vacuum.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class DeltaArchive:
     uri: str
     table: DeltaTable
     report: TableReport = attrs.field(factory=TableReport)
+    _known: dict[str, int | None] = attrs.field(init=False, factory=dict)  # positions that this run goes by
 
     @classmethod
     def opened(cls, uri: str, storage_options: Mapping[str, str]) -> Self:
@@ -60,12 +62,15 @@ class DeltaArchive:
 
     def position(self, name: str) -> int | None:
         """The position that was committed under a name."""
-        found: int | None = self.table.transaction_version(name)
-        return found
+        self._known[name] = self.table.transaction_version(name)
+        return self._known[name]
 
     def append(self, rows: Any, positions: Mapping[str, int]) -> None:
         """Commit rows and positions, both or none of them."""
         transactions = [Transaction(name, position) for name, position in positions.items()]
+        for name in positions.keys() & self._known.keys():
+            if (at := self.table.transaction_version(name)) != self._known[name]:
+                raise StoreError(f"{self.uri}: another run has archived {name} up to {at} meanwhile")
         with _translated(self.uri):
             write_deltalake(
                 self.table,
@@ -76,6 +81,7 @@ class DeltaArchive:
                 commit_properties=CommitProperties(app_transactions=transactions),
             )
             self.table.update_incremental()
+        self._known |= positions
         self.report.rows += rows.num_rows
         self.report.commits += 1
 

@@ -188,6 +188,8 @@ class IcebergArchive:
                     if not tries_left or _positions_of(self.table) != self.positions:
                         raise
             self.table.refresh()
+            if _positions_of(self.table) != after:  # a commit on top of it would append those rows again
+                raise StoreError(f"{self.uri}: another run has archived messages meanwhile")
         self.positions = after
         self.report.rows += rows.num_rows
         self.report.commits += 1
