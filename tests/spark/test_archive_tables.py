@@ -22,7 +22,7 @@ from click.testing import CliRunner
 
 from rocketpy.admin.cli import main as mqadmin
 from rocketpy.cli.command_line import cli
-from rocketpy.errors import ConfigError, ConnectionLost, StoreError
+from rocketpy.errors import ConfigError, ConnectionLost, RocketError, StoreError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.spark.cluster import Bounds, Cluster
 from rocketpy.spark.jobs.table_archive import ROWS_SCHEMA, archive_store, archive_topics
@@ -342,6 +342,24 @@ def test_archives_of_different_kinds_are_not_mixed(broker: RunningBroker, tmp_pa
         command = ["pipeline", "archive", "--inline", *words, "--broker", "broker-a", str(broker.store), target]
         done = CliRunner().invoke(cli, command)
         assert done.exit_code == 2 and message in done.stderr, done.output
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["postgres://me:s3c@ret@h/db", "sqlite:///file:/none/c.db?mode=ro&uri=true&password=s3c@ret"],
+)
+def test_errors_of_a_catalog_do_not_show_its_password(address: str) -> None:
+    """Fault: An address that pyiceberg does not know was shown with its password."""
+    with pytest.raises(RocketError) as caught:
+        ICEBERG.opened("s3://lake/t", uri=address)
+    assert "s3c" not in str(caught.value) and "ret" not in str(caught.value)
+
+
+def test_an_object_store_that_is_away_is_named_without_a_password() -> None:
+    options = {"aws_allow_http": "true", "aws_region": "us-east-1", "max_retries": "0"}
+    keys = {"aws_access_key_id": "k", "aws_secret_access_key": "s"}
+    with pytest.raises(StoreError, match=r"http://me:\*\*\*@127\.0\.0\.1:1/lake"):
+        DELTA.opened("s3://lake/t", **options, **keys, aws_endpoint="http://me:s3cret@127.0.0.1:1")
 
 
 def test_tables_in_an_object_store(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from rocketpy.errors import StoreError
 
 from .archive_files import sorted_by_day
-from .table_archive import ROWS_SCHEMA, TableReport, check_free
+from .table_archive import ROWS_SCHEMA, TableReport, check_free, without_password
 
 PARTITIONS = ["topic", "dt"]
 HOURS_PER_DAY = 24
@@ -34,7 +34,7 @@ def _translated(uri: str) -> Iterator[None]:
     except CommitFailedError as error:
         raise StoreError(f"{uri}: another run has archived the same messages meanwhile: {error}") from error
     except (DeltaError, OSError) as error:
-        raise StoreError(f"{uri}: {error}") from error
+        raise StoreError(f"{uri}: {without_password(error)}") from error
 
 
 @attrs.define(eq=False)

@@ -49,7 +49,7 @@ from sqlalchemy.pool import NullPool
 from rocketpy.errors import ConfigError, ConnectionLost, StoreError
 
 from .archive_files import sorted_by_day
-from .table_archive import MARKS, ROWS_SCHEMA, TableReport, check_free
+from .table_archive import MARKS, ROWS_SCHEMA, TableReport, check_free, without_password
 
 NAMESPACE = "rocketmq"
 CATALOG_FILE = MARKS["iceberg"]  # in the table's directory, unless options name a catalog
@@ -87,12 +87,13 @@ def _translated(uri: str, catalog: str) -> Iterator[None]:
     except DBAPIError as error:
         raise _error_of_database(uri, catalog, error) from error
     except (RESTError, SQLAlchemyError, OSError, ValueError) as error:
-        raise StoreError(f"{uri}: {error}") from error
+        raise StoreError(f"{uri}: {without_password(error)}") from error
 
 
 def _error_of_database(uri: str, catalog: str, error: DBAPIError) -> ConnectionLost | StoreError:
     """Return the error of a run: a catalog that another program has locked will be free again."""
-    name = make_url(catalog).render_as_string(hide_password=True) if catalog else "of pyiceberg's configuration"
+    # A query may hold a password as well.
+    name = make_url(catalog).set(query={}).render_as_string() if catalog else "of pyiceberg's configuration"
     code = getattr(error.orig, "sqlite_errorcode", None)
     if code is not None and code & 0xFF in LOCKED:
         return ConnectionLost(f"{uri}: another program has locked the catalog {name}: {error.orig}")
@@ -157,7 +158,8 @@ class IcebergArchive:
             try:
                 catalog = load_catalog(**properties)
             except ValueError as error:
-                raise ConfigError(f"{uri}: which catalog? {error}", key="--storage-option uri=...") from error
+                reason = f"{uri}: which catalog? {without_password(error)}"
+                raise ConfigError(reason, key="--storage-option uri=...") from error
             catalog.create_namespace_if_not_exists(identifier[:-1])
             table = _loaded(catalog, identifier, location)
             with table.update_schema() as update:

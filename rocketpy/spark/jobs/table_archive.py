@@ -9,6 +9,7 @@ delta_archive.py and iceberg_archive.py.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -41,6 +42,14 @@ ROWS_SCHEMA = pa.schema(
 
 MARKS = {"parquet": "_rocketpy", "delta": "_delta_log", "iceberg": "catalog.db"}
 """What the directory of an archive has, by its format."""
+
+
+PASSWORD = re.compile(r"(://[^\s:/@]*):\S*@")
+
+
+def without_password(error: Exception) -> str:
+    """Return the text of a library's error, without the passwords of addresses in it."""
+    return PASSWORD.sub(r"\1:***@", str(error))
 
 
 def check_free(target: str, format_name: str) -> None:
