@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from socketserver import StreamRequestHandler, ThreadingTCPServer
 from typing import Any, ClassVar
 
 import fastavro
@@ -20,7 +21,7 @@ from google.protobuf import descriptor_pb2
 import rocketpy.spark
 from rocketpy.client import Message, ProducerOptions
 from rocketpy.client.sync import Producer
-from rocketpy.errors import ConfigError
+from rocketpy.errors import ConfigError, ConnectionLost, RocketError
 from rocketpy.spark import bodies
 from rocketpy.spark.bodies import registry
 from rocketpy.spark.bodies.avro import AvroSchema
@@ -311,14 +312,50 @@ def test_a_registry_that_cannot_be_asked_is_one_line(address: str) -> None:
         registry.latest_schema(address, "orders-value")
     with pytest.raises(BodyUnreadable, match="schema 9 is not in the registry"):
         registry.schema_of_id(address, 9)
-    with pytest.raises(ConfigError, match=r"http://127\.0\.0\.1:1/subjects/s/versions/latest cannot be asked"):
+    with pytest.raises(ConnectionLost, match=r"http://127\.0\.0\.1:1/subjects/s/versions/latest does not answer"):
         registry.latest_schema("http://127.0.0.1:1", "s")
+    with pytest.raises(ConfigError, match=r"http://127\.0\.0\.1:x/schemas/ids/1 cannot be asked"):
+        registry.schema_of_id("http://127.0.0.1:x", 1)
     with pytest.raises(ConfigError, match="is no address such as"):
         registry.latest_schema("file:///etc", "s")
     for bad in (b"", b"\0\0\0\0", b"\1\0\0\0\1x"):
         with pytest.raises(BodyUnreadable, match="does not begin with the byte 0"):
             registry.split(bad)
     assert registry.split(registry.head(258) + b"x") == (258, b"x") == (258, b"x")
+
+
+@pytest.mark.parametrize("address", ["http://user:secret@h:1", "http://user:sec#ret@h:1", "user:secret@h"])
+def test_a_password_in_the_address_of_a_registry_is_refused_and_not_shown(address: str) -> None:
+    """Fault: Errors of a registry showed the password in its address."""
+    with pytest.raises(ConfigError, match="registry: must not hold a password") as caught:
+        registry.latest_schema(address, "s")
+    assert "sec" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (b"HTTP/1.0 503 Service Unavailable\r\n\r\n", ConnectionLost),
+        (b"HTTP/1.0 401 Unauthorized\r\n\r\n", ConfigError),
+        (b"HTTP/1.0 200 OK\r\n\r\nno JSON", ConfigError),
+        (b"no HTTP\r\n", ConnectionLost),
+        (b"", ConnectionLost),
+    ],
+)
+def test_a_registry_that_is_away_is_told_from_one_that_refuses(answer: bytes, kind: type[RocketError]) -> None:
+    """Fault: A query gave up for good when its registry did not answer for a moment."""
+
+    class Answering(StreamRequestHandler):
+        def handle(self) -> None:
+            while self.rfile.readline().strip():
+                pass
+            self.wfile.write(answer)
+
+    with ThreadingTCPServer(("127.0.0.1", 0), Answering) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with pytest.raises(kind):
+            registry.schema_of_id(f"http://127.0.0.1:{server.server_address[1]}", 1)
+        server.shutdown()
 
 
 def test_formats_of_a_file(tmp_path: Path) -> None:

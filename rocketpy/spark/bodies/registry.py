@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import functools
+import http.client
 import json
 import os
 import struct
@@ -18,13 +19,14 @@ import urllib.parse
 import urllib.request
 from typing import Any
 
-from rocketpy.errors import ConfigError
+from rocketpy.errors import ConfigError, ConnectionLost
 
 HEAD = struct.Struct(">bi")  # magic byte, id of the schema
 MAGIC = 0
 ASK_S = 10.0
 ANSWER_MAX = 16 << 20
 SCHEMAS_MAX = 1000  # that a process keeps
+MAY_PASS = frozenset({429, 500, 502, 503, 504})  # answers of a registry that may serve the same request later
 UNKNOWN_S = 30.0  # in which an id that the registry does not have is not asked for again: each row may have one
 USER_INFO = "SCHEMA_REGISTRY_USER_INFO"
 MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
@@ -50,7 +52,11 @@ _unknown: dict[tuple[str, int], float] = {}  # until when an id is not asked for
 
 
 def schema_of_id(registry: str, schema_id: int) -> str:
-    """Return the text of a schema. Raises BodyUnreadable: the registry lacks it. ConfigError: it cannot be asked."""
+    """Return the text of a schema.
+
+    Raises:
+        BodyUnreadable: the registry lacks it. ConfigError, ConnectionLost: as `_ask`.
+    """
     place = (registry, schema_id)
     if time.monotonic() < _unknown.get(place, 0.0):
         raise BodyUnreadable(f"schema {schema_id} is not in the registry")
@@ -72,7 +78,7 @@ def _known_schema(registry: str, schema_id: int) -> str:
 
 
 def latest_schema(registry: str, subject: str) -> str:
-    """Return the newest schema of a subject. Raises ConfigError."""
+    """Return the newest schema of a subject. Raises ConfigError, ConnectionLost."""
     answer = _ask(registry, f"/subjects/{urllib.parse.quote(subject, safe='')}/versions/latest")
     if answer is None:
         raise ConfigError(f"{registry} has no subject {subject}", key="subject")
@@ -80,7 +86,7 @@ def latest_schema(registry: str, subject: str) -> str:
 
 
 def id_of_schema(registry: str, subject: str, schema: str) -> int:
-    """Return the id of a schema, which is registered if it is new. Raises ConfigError."""
+    """Return the id of a schema, which is registered if it is new. Raises ConfigError, ConnectionLost."""
     path = f"/subjects/{urllib.parse.quote(subject, safe='')}/versions"
     answer = _ask(registry, path, {"schema": schema})
     if answer is None:
@@ -89,7 +95,13 @@ def id_of_schema(registry: str, subject: str, schema: str) -> int:
 
 
 def _ask(registry: str, path: str, body: dict[str, str] | None = None) -> Any:
-    """Return the answer; None: 404."""
+    """Return the answer; None: 404.
+
+    Raises:
+        ConfigError: the address is wrong, or the registry refuses. ConnectionLost: a later request may be answered.
+    """
+    if "@" in registry:  # errors and logs name the address
+        raise ConfigError(f"must not hold a password: set {USER_INFO}=user:password on every node", key="registry")
     url = registry.rstrip("/") + path
     if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
         raise ConfigError(f'"{registry}" is no address such as http://host:8081', key="registry")
@@ -104,6 +116,9 @@ def _ask(registry: str, path: str, body: dict[str, str] | None = None) -> Any:
     except urllib.error.HTTPError as error:
         if error.code == 404:
             return None
-        raise ConfigError(f"{url} answers {error.code}: {error.read(500).decode(errors='replace')}") from error
-    except (OSError, ValueError) as error:
+        kind = ConnectionLost if error.code in MAY_PASS else ConfigError
+        raise kind(f"{url} answers {error.code}: {error.read(500).decode(errors='replace')}") from error
+    except (ValueError, http.client.InvalidURL) as error:
         raise ConfigError(f"{url} cannot be asked: {error}") from error
+    except (OSError, http.client.HTTPException) as error:
+        raise ConnectionLost(f"{url} does not answer: {error}") from error
