@@ -89,7 +89,8 @@ class Transfer:
         """Send these messages, now or with later ones; waits for room.
 
         Raises:
-            RowRefused, TransportError, BrokerError: a message was not stored. All but TransportError name its row.
+            RowRefused, ClientError, TransportError, BrokerError: a message was not stored. All but TransportError name
+                its row. After a ClientError the same message may be stored later: its topic has no route now.
         """
         options, waiting, sizes = self.options, self._waiting, self._bytes
         for one in outgoing:
@@ -135,7 +136,7 @@ class Transfer:
         try:
             queues = await self.producer.queues(one.message.topic)
         except ClientError as error:
-            raise RowRefused(one.row, one.message.topic, str(error)) from error
+            raise _of_row(error, one) from error
         return one.message.topic, JavaHashSelector().select(queues, one.message, one.sharding_key)
 
     async def _flush(self, target: Target) -> None:
@@ -187,7 +188,9 @@ class Transfer:
                 raise BrokerError(
                     error.code, f"{row_text(row, topic)}: {error.remark}", address=error.address
                 ) from error
-            if isinstance(error, ClientError) or len(batch) == 1:  # it is of all messages of a topic and queue
+            if isinstance(error, ClientError):  # it is of all messages of a topic and queue
+                raise _of_row(error, batch[0]) from error
+            if len(batch) == 1:
                 raise RowRefused(row, topic, str(error)) from error
             middle = len(batch) // 2  # nobody says which it was; or with their properties all are too large together
             await self._send_batch(batch[:middle], queue)
@@ -216,6 +219,11 @@ class Transfer:
                     raise
                 await trio.sleep(RETRY_S * 2**attempt)
         raise AssertionError("the last attempt returns or raises")
+
+
+def _of_row(error: ClientError, one: Outgoing | PlainRow) -> ClientError:
+    """Return the error with the row that it was met at."""
+    return ClientError(f"{row_text(one.row, one.topic)}: {error}", code=error.code)
 
 
 class AsyncSender:

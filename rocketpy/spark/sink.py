@@ -50,7 +50,7 @@ class TaskWriter:
 
     @reason_first()
     def write(self, batches: Iterator[Any]) -> TaskReceipt:
-        """Send all rows and wait until they are stored. Raises RowRefused, TransportError, BrokerError."""
+        """Send all rows and wait until they are stored. Raises as `Transfer.add`."""
         self.origin.check()
         prepare_worker()
         rows = RowReader(self.options, self._identity())

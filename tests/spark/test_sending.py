@@ -204,12 +204,12 @@ def test_every_refusal_names_a_row() -> None:
     with pytest.raises(BrokerError, match=r"SYSTEM_ERROR.*row 0 of this task \(topic T\): request queueId\[7\]"):
         run(Stored(lambda messages: illegal), rows(20, queue=Q1), retryTimes=0)
     no_route = ClientError("no route for topic T")
-    with pytest.raises(RowRefused, match=r"row 0 of this task \(topic T\): no route for topic T"):
+    with pytest.raises(ClientError, match=r"row 0 of this task \(topic T\): no route for topic T"):
         run(Stored(lambda messages: no_route), rows(20))
     keyed = [Outgoing(Message("T", b"x"), 3, sharding_key="k")]
     producer = Stored()
     producer.no_route = no_route
-    with pytest.raises(RowRefused, match=r"row 3 of this task \(topic T\): no route for topic T"):
+    with pytest.raises(ClientError, match=r"row 3 of this task \(topic T\): no route for topic T"):
         run(producer, keyed)
 
 

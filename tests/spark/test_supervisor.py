@@ -178,7 +178,12 @@ def test_delays_double_up_to_a_minute_and_begin_again_after_a_sound_run(rig: Rig
 
 
 @pytest.mark.parametrize(
-    "text", ["rocketpy.errors.ConfigError: topic: is empty", "rocketpy.spark.data_lost.DataLost: gone"]
+    "text",
+    [
+        "rocketpy.errors.ConfigError: topic: is empty",
+        "rocketpy.spark.data_lost.DataLost: gone",
+        "rocketpy.spark.outgoing.RowRefused: row 3 of this task (topic T): column body is null",
+    ],
 )
 def test_what_a_restart_cannot_repair_is_said_once(rig: Rig, text: str) -> None:
     rig.errors = [ValueError(f"[STREAM_FAILED] Query failed\n{text}\n")]
@@ -227,6 +232,23 @@ def test_a_query_whose_worker_did_not_start_goes_on_from_its_checkpoint(
         supervisor.stop()
     assert any("orders: failed, starts again in 1 s: " in line for line in said), said
     assert said.count("orders: started") >= 2 and said[-1] == "orders: stopped"
+
+
+def test_a_row_that_no_broker_takes_ends_its_query(spark: Any, broker: RunningBroker, tmp_path: Path) -> None:
+    """Fault: A query with a row that the sink refuses was started again and again, and sent other rows each time."""
+    topic, out, said = f"Refused_{tmp_path.name}", tmp_path / "o", list[str]()
+    send(broker, topic, range(3))
+    text = QUERY.replace("cast(body AS string) AS text", "nullif(body, cast('1' AS binary)) AS body")
+    text = text.replace('format = "parquet", path = "{out}/data"', 'format = "rocketmq", topic = "Copy", {servers}')
+    servers = f'nameServer = "{broker.namesrv}"'
+    path = write(tmp_path / "p.toml", text, namesrv=broker.namesrv, topic=topic, out=out, servers=servers)
+    supervisor = Supervisor(spark, said.append)
+    supervisor.add(Pipeline.read(path).queries)
+    deadline_s = time.monotonic() + DEADLINE_S
+    while supervisor.step():
+        assert len(said) < 2 and time.monotonic() < deadline_s, said
+        time.sleep(0.05)
+    assert re.fullmatch(r"orders: gave up, .* this: row \d of this task \(topic Copy\): column body is null", said[1])
 
 
 @pytest.mark.usefixtures("commands_use_session")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 DELAY_FIRST_S, DELAY_MAX_S = 1.0, 60.0
 SOUND_S = 60.0  # a query that has run so long begins again with the first delay
 OF_SPARK = frozenset({"AnalysisException", "IllegalArgumentException", "ParseException"})
-OURS = re.compile(r"rocketpy\.[\w.]+\.(?:ConfigError|DataLost|FilterInvalid|MessageInvalid|RecordsGone|TopicRemade): ")
+OURS = re.compile(r"rocketpy\.[\w.]+\.(?:ConfigError|DataLost|FilterInvalid|RecordsGone|RowRefused|TopicRemade): ")
 
 
 class Startable(Protocol):

@@ -70,7 +70,7 @@ def replay(
     Raises:
         ConfigError: options, a topic that the archive lacks, or a ledger of another replay, before anything is sent.
         StoreError: a file cannot be read or written.
-        RowRefused, TransportError, BrokerError: a message was not stored.
+        RowRefused, ClientError, TransportError, BrokerError: a message was not stored.
     """
     archive, ledger = archive.absolute(), ledger.absolute()
     parse_where(wanted.where)

@@ -70,7 +70,7 @@ def replay_part(job: ReplayJob, part: Part) -> int:
     Producers of other kinds store what no client of ours may send: that is counted, because it would end each run.
 
     Raises:
-        RowRefused, TransportError, BrokerError: a message was not stored; the step is repeated by the next run.
+        RowRefused, ClientError, TransportError, BrokerError: a message was not stored; the next run repeats the step.
     """
     sender, sent = SENDERS.get(job.options.producer_group, job.options.client()), 0
     limit = RateLimit(job.rate)
