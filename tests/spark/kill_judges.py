@@ -32,6 +32,12 @@ def files_of_sink(out: Path) -> list[str]:
     return sorted({urlsplit(json.loads(line)["path"]).path for line in lines})
 
 
+def last_batch_of_sink(out: Path) -> int:
+    """The newest batch that Spark's file sink has. A restart does not write it again, and commits it unseen."""
+    logs = (out / "data/_spark_metadata").glob("[0-9]*")
+    return max((int(log.name.removesuffix(".compact")) for log in logs), default=-1)
+
+
 def stored_rows(files: Iterable[str]) -> list[tuple[str, int, int, int]]:
     """(topic, queue, queue offset, phy offset) of each row, as DuckDB reads the files; a body begins with its topic."""
     if not (names := list(files)):

@@ -48,6 +48,7 @@ from tests.spark.kill_judges import (
     check_acknowledged,
     check_rows,
     files_of_sink,
+    last_batch_of_sink,
     stored_numbers,
     stored_rows,
 )
@@ -357,19 +358,19 @@ class Rounds:
 
     def _is_stream_refused(self, kept: dict[MessageQueue, int]) -> bool:
         """Return True if the stream is behind what is kept; check that failOnDataLoss=true ends it with a reason."""
-        lines = (self.out / "checkpoint/offsets" / str(last_batch(self.out, "commits"))).read_text().splitlines()
+        lines = (self.out / "checkpoint/offsets" / str(last_batch_of_sink(self.out))).read_text().splitlines()
         ends = offsets_of(json.loads(lines[-1])["q"])
         if not any(ends.get(queue, at) < at for queue, at in kept.items()):
             return False
         strict = self.started(fails=True)
-        size, batch = len(strict.text()), last_batch(self.out, "commits")
+        size, batch = len(strict.text()), last_batch_of_sink(self.out)
         try:
             until(lambda: strict.process.poll() is not None, "a start of the stream after retention")
         finally:
             strict.kill()
         said = strict.text()[size:]
         assert GOES_ON in said, f"the stream is behind {kept} at {ends}, and has said {said[-3000:]}"
-        assert last_batch(self.out, "commits") == batch, "a query that failed has committed a batch"
+        assert last_batch_of_sink(self.out) == batch, "a query that failed has written a batch"
         return True
 
     # --- what is there ------------------------------------------------------------------------------------------------

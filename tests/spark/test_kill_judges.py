@@ -15,6 +15,7 @@ from tests.spark.kill_judges import (
     check_acknowledged,
     check_rows,
     files_of_sink,
+    last_batch_of_sink,
     stored_numbers,
     stored_rows,
 )
@@ -83,3 +84,12 @@ def test_an_acknowledged_message_is_where_the_broker_has_said() -> None:
         check_acknowledged(acknowledged, numbers, {0: 3}, "delta")
     with pytest.raises(AssertionError, match=r"delta: .*acknowledged and found: \[\(\(0, 1\), 2, 9\)\] of 1"):
         check_acknowledged(acknowledged, numbers | {(0, 1): 9}, {0: 3, 1: 1}, "delta")
+
+
+def test_the_last_batch_of_a_sink_may_not_be_committed(tmp_path: Path) -> None:
+    """Fault: A batch that only the sink had was taken for one that a refused stream had committed."""
+    for name in ("9.compact", "28", "29.compact", ".29.compact.crc"):
+        (tmp_path / "data/_spark_metadata").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "data/_spark_metadata" / name).touch()
+    assert last_batch_of_sink(tmp_path) == 29
+    assert last_batch_of_sink(tmp_path / "none") == -1
