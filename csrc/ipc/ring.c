@@ -130,7 +130,7 @@ struct rp_ring_writer {
     uint32_t large_size;
     uint32_t large_sent;
     uint16_t large_type;
-    uint8_t is_hurried; /* one of those above tail_woken is not RP_RING_UNHURRIED */
+    uint8_t is_hurried; /* one of those above tail_woken is not RP_RING_UNHURRIED, or found the ring half full */
 };
 
 rp_ring_writer *rp_ring_writer_open(rp_ring *ring) {
@@ -170,11 +170,12 @@ static int has_room(rp_ring_writer *writer, uint64_t span) {
 
 static void publish(rp_ring_writer *writer, uint32_t size, uint16_t type, uint16_t part) {
     message_header header = {.size = size, .type = type, .part = part};
-
-    memcpy(message_at(writer->ring, writer->tail), &header, sizeof header);
+    rp_ring *ring = writer->ring;
+    memcpy(message_at(ring, writer->tail), &header, sizeof header);
     writer->tail += message_span(size);
-    if (!(type & RP_RING_UNHURRIED)) writer->is_hurried = 1;
-    rp_store_release(&writer->ring->tail, writer->tail); /* publishes header and payload */
+    if (!(type & RP_RING_UNHURRIED) || writer->tail - rp_load_acquire(&ring->head) > ring->capacity / 2)
+        writer->is_hurried = 1;
+    rp_store_release(&ring->tail, writer->tail); /* publishes header and payload */
 }
 
 rp_status rp_ring_pump(rp_ring_writer *writer) {
@@ -183,8 +184,7 @@ rp_status rp_ring_pump(rp_ring_writer *writer) {
     while (writer->large != NULL) {
         int first = writer->large_sent == 0;
         uint32_t prefix = first ? TOTAL_SIZE : 0;
-        uint32_t rest = writer->large_size - writer->large_sent;
-        uint32_t piece = rest < piece_max ? rest : piece_max;
+        uint32_t rest = writer->large_size - writer->large_sent, piece = rest < piece_max ? rest : piece_max;
 
         if (!has_room(writer, message_span(prefix + piece))) return RP_FULL;
         uint8_t *payload = message_at(writer->ring, writer->tail) + MESSAGE_HEADER;

@@ -14,7 +14,7 @@
 #include "ipc/worker.h"
 
 enum { RP_RING_MESSAGE_MAX = 1 << 30 }; /* bytes, of a ring's capacity too */
-enum { RP_RING_UNHURRIED = 1 << 15 }; /* in a type: such a message does not wake a consumer that naps */
+enum { RP_RING_UNHURRIED = 1 << 15 }; /* in a type: it wakes no consumer that naps, unless the ring is half full */
 
 typedef struct rp_span {
     const void *data;

@@ -22,7 +22,7 @@ from .worker_messages import WorkerMessage, encode_reply
 OPAQUE_MAX = 0x7FFFFFFF
 CALLS_MAX = 4096
 CALLS_PER_CONNECTION_MAX = 64
-UNHURRIED_NS = 5_000_000  # how late a response may be for which nobody waits, as that to a heartbeat
+UNHURRIED_NS = 20_000_000  # how late a response may be for which nobody waits, as that to a heartbeat
 assert UNASKED_MAX >= 2 * CALLS_PER_CONNECTION_MAX
 
 

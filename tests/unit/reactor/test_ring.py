@@ -305,6 +305,18 @@ def test_an_unhurried_message_rings_a_consumer_that_sleeps_but_none_that_naps(pa
     ]
 
 
+def test_a_ring_that_is_half_full_rings_a_consumer_that_naps(pair: Pair) -> None:
+    unhurried, capacity = 5 | lib.RP_RING_UNHURRIED, lib.rp_ring_capacity(pair.ring)
+    lib.rp_worker_prepare_sleep(pair.consumer)
+    pair.consumer.asleep = lib.RP_NAPPING
+    written = 0
+    while not pair.doorbell_rung(pair.consumer):
+        pair.write(bytes(1000), unhurried)
+        lib.rp_ring_wake(pair.writer)
+        written += 1
+    assert capacity // 2 < written * 1024 < capacity // 2 + 2048
+
+
 def test_force_rings_a_worker_that_is_awake(pair: Pair) -> None:
     lib.rp_worker_wake(pair.consumer, 0)
     assert not pair.doorbell_rung(pair.consumer)
