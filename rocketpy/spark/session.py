@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from rocketpy.errors import ConfigError
 
+from .worker import DAEMON
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -71,6 +73,7 @@ def session(
         # A stream keeps a state store for each of them; Spark's 200 make a batch on one machine take half a minute.
         settings["spark.sql.shuffle.partitions"] = str(2 * (os.cpu_count() or 1))
         settings[CHECKPOINT_MANAGER] = BY_FILE_SYSTEM
+        settings["spark.python.daemon.module"] = DAEMON
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise workers run the python3 of the PATH
     builder = SparkSession.builder.appName(name)
     if master is not None:

@@ -19,6 +19,7 @@ import rocketpy
 from rocketpy.errors import ConfigError, RocketError
 
 HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"  # PySpark reads it when it tells the JVM of an exception
+DAEMON = "rocketpy.spark.daemon"  # a setting of Spark names it: session.py
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
@@ -54,7 +55,7 @@ def reason_first() -> Iterator[None]:
 def _is_of_pyspark() -> bool:
     """Return True in a process that PySpark has started: a worker, or one that plans."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return spec is not None and spec.name.startswith("pyspark.")
+    return spec is not None and (spec.name.startswith("pyspark.") or spec.name == DAEMON)
 
 
 class WithoutBrokenPipes:
@@ -77,6 +78,12 @@ class WithoutBrokenPipes:
         return getattr(self._target, name)
 
 
+def hide_broken_pipes() -> None:
+    """Let this process, and those that it forks, print no tracebacks of a JVM that has enough."""
+    if not isinstance(sys.stderr, WithoutBrokenPipes):
+        sys.stderr = WithoutBrokenPipes(sys.stderr)
+
+
 def _is_of_daemon(error: BaseException) -> bool:
     trace = error.__traceback__
     return trace is not None and trace.tb_frame.f_globals.get("__name__") in ("__main__", "pyspark.daemon")
@@ -87,6 +94,6 @@ def prepare_worker() -> None:
     """Spark's daemon runs a full garbage collection after each task: 20 to 45 ms, mostly for modules that stay. What is
     loaded by the first task is taken out of it. Its tracebacks of broken pipes are left out."""
     if _is_of_pyspark():
-        sys.stderr = WithoutBrokenPipes(sys.stderr)
+        hide_broken_pipes()
     gc.collect()
     gc.freeze()

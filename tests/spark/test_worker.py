@@ -25,6 +25,8 @@ import rocketpy.spark
 config = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false", "spark.driver.memory": "1g"}
 spark = rocketpy.spark.session("local[2]", config=config)
 frame = rocketpy.spark.read(spark, "rocketmq_store", path=sys.argv[1], columns="body", maxRecordsPerBatch=16)
+stderr = spark.sparkContext.parallelize([1], 1).map(lambda _: type(sys.stderr).__name__).collect()
+assert stderr == ["WithoutBrokenPipes"], stderr  # also in a worker that runs no code of ours
 frame.show(3)
 assert len(frame.limit(2).collect()) == 2
 try:

@@ -1,0 +1,14 @@
+"""PySpark's daemon, which forks the Python workers of a JVM, for sessions on one machine.
+
+A worker whose task ends before it has run code of ours would print the traceback of a broken pipe, too.
+"""
+
+from __future__ import annotations
+
+from pyspark.daemon import manager
+
+from .worker import hide_broken_pipes
+
+if __name__ == "__main__":
+    hide_broken_pipes()
+    manager()
