@@ -223,7 +223,16 @@ DENIED, NAMED, ADMINISTRATOR = "account-0000", "account-0003", "account-0256"  #
 
 
 def ours(guarded: Guarded, *words: str, succeeds: bool = True) -> Printed:
-    printed = python_tool([words[0], "-n", guarded.broker.namesrv, *words[1:]])
+    """What our mqadmin prints. The official broker writes its file in place, and may read a part of it meanwhile: then
+    it does not know the account until it looks at the file again, 5 s later."""
+    answers: list[Printed] = []
+
+    def is_known() -> bool:
+        answers.append(python_tool([words[0], "-n", guarded.broker.namesrv, *words[1:]]))
+        return "No PlainAccessConfig" not in answers[-1].errors
+
+    wait_until(is_known, "the account", pause_s=0.2)
+    printed = answers[-1]
     assert printed.succeeded == succeeds, printed
     return printed
 
