@@ -183,6 +183,7 @@ def test_delays_double_up_to_a_minute_and_begin_again_after_a_sound_run(rig: Rig
         "rocketpy.errors.ConfigError: topic: is empty",
         "rocketpy.spark.data_lost.DataLost: gone",
         "rocketpy.spark.outgoing.RowRefused: row 3 of this task (topic T): column body is null",
+        "rocketpy.errors.MessageInvalid: the group DEFAULT_PRODUCER is reserved: choose a name of your own",
     ],
 )
 def test_what_a_restart_cannot_repair_is_said_once(rig: Rig, text: str) -> None:

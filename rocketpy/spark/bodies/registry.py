@@ -17,6 +17,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from http import HTTPStatus
 from typing import Any
 
 from rocketpy.errors import ConfigError, ConnectionLost
@@ -26,7 +27,7 @@ MAGIC = 0
 ASK_S = 10.0
 ANSWER_MAX = 16 << 20
 SCHEMAS_MAX = 1000  # that a process keeps
-MAY_PASS = frozenset({429, 500, 502, 503, 504})  # answers of a registry that may serve the same request later
+RETRIABLE_STATUSES = frozenset({404, 408, 429, 500, 502, 503, 504})  # 404 without a code: of a proxy, not of a registry
 UNKNOWN_S = 30.0  # in which an id that the registry does not have is not asked for again: each row may have one
 USER_INFO = "SCHEMA_REGISTRY_USER_INFO"
 MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
@@ -95,7 +96,7 @@ def id_of_schema(registry: str, subject: str, schema: str) -> int:
 
 
 def _ask(registry: str, path: str, body: dict[str, str] | None = None) -> Any:
-    """Return the answer; None: 404.
+    """Return the answer; None: the registry does not have it.
 
     Raises:
         ConfigError: the address is wrong, or the registry refuses. ConnectionLost: a later request may be answered.
@@ -111,14 +112,27 @@ def _ask(registry: str, path: str, body: dict[str, str] | None = None) -> Any:
         # Unredirected: a redirect must not carry the password to another host.
         request.add_unredirected_header("Authorization", f"Basic {base64.b64encode(user.encode()).decode()}")
     try:
-        with urllib.request.urlopen(request, timeout=ASK_S) as answer:
-            return json.loads(answer.read(ANSWER_MAX))
-    except urllib.error.HTTPError as error:
-        if error.code == 404:
-            return None
-        kind = ConnectionLost if error.code in MAY_PASS else ConfigError
-        raise kind(f"{url} answers {error.code}: {error.read(500).decode(errors='replace')}") from error
+        status, text = _answer(request)
     except (ValueError, http.client.InvalidURL) as error:
         raise ConfigError(f"{url} cannot be asked: {error}") from error
     except (OSError, http.client.HTTPException) as error:
         raise ConnectionLost(f"{url} does not answer: {error}") from error
+    if status == HTTPStatus.NOT_FOUND and b'"error_code"' in text:
+        return None
+    if status != HTTPStatus.OK:
+        kind = ConnectionLost if status in RETRIABLE_STATUSES else ConfigError
+        raise kind(f"{url} answers {status}: {text[:500].decode(errors='replace')}")
+    try:
+        return json.loads(text)
+    except ValueError as error:  # cut off, or the page of a proxy
+        raise ConnectionLost(f"{url} answers no JSON: {error}") from error
+
+
+def _answer(request: urllib.request.Request) -> tuple[int, bytes]:
+    """Return status and body of an answer."""
+    try:
+        with urllib.request.urlopen(request, timeout=ASK_S) as answer:
+            return HTTPStatus.OK, answer.read(ANSWER_MAX)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read(ANSWER_MAX)

@@ -1,9 +1,10 @@
 """Job archive with `--format delta`: the library `deltalake` (delta-rs) writes the files and the log of the table.
 
 A position is an application transaction of the Delta protocol, whose version is a queue offset, or a phy offset of a
-store's log. Of two runs that append the same rows, the protocol refuses the second commit, if the first one is younger
-than what that run has seen of the table. A run sees commits of others after each of its own: then it compares the
-positions that it goes by. Files that no commit names are removed by a vacuum.
+store's log. Of two runs that append the same rows, the protocol refuses the second commit only if the first one is
+newer than the version that the second run has loaded. After each commit a run loads the newest version, with commits of
+others; so `append` first compares the committed positions with those that this run goes by. Files that no commit names
+are removed by a vacuum.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ def _translated(uri: str) -> Iterator[None]:
     try:
         yield
     except CommitFailedError as error:
-        raise StoreError(f"{uri}: another run has archived the same messages meanwhile: {error}") from error
+        raise StoreError(
+            f"{uri}: another run has archived the same messages meanwhile: {without_password(error)}"
+        ) from error
     except (DeltaError, OSError) as error:
         raise StoreError(f"{uri}: {without_password(error)}") from error
 
@@ -61,15 +64,15 @@ class DeltaArchive:
             return cls(uri, DeltaTable.create(uri, SCHEMA, partition_by=PARTITIONS, storage_options=options))
 
     def position(self, name: str) -> int | None:
-        """The position that was committed under a name."""
+        """The position that was committed under a name. `append` refuses rows if it has changed since."""
         self._known[name] = self.table.transaction_version(name)
         return self._known[name]
 
     def append(self, rows: Any, positions: Mapping[str, int]) -> None:
         """Commit rows and positions, both or none of them."""
         transactions = [Transaction(name, position) for name, position in positions.items()]
-        for name in positions.keys() & self._known.keys():
-            if (at := self.table.transaction_version(name)) != self._known[name]:
+        for name, known in self._known.items():  # also those of the other kind of run: of a store, of topics
+            if (at := self.table.transaction_version(name)) != known:
                 raise StoreError(f"{self.uri}: another run has archived {name} up to {at} meanwhile")
         with _translated(self.uri):
             write_deltalake(

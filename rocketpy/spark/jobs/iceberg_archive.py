@@ -81,9 +81,9 @@ def _translated(uri: str, catalog: str) -> Iterator[None]:
     try:
         yield
     except (CommitFailedException, ValidationException) as error:
-        raise StoreError(f"{uri}: another run has changed the table meanwhile: {error}") from error
+        raise StoreError(f"{uri}: another run has changed the table meanwhile: {without_password(error)}") from error
     except NO_ANSWER as error:
-        raise ConnectionLost(f"{uri}: the catalog does not answer: {error}") from error
+        raise ConnectionLost(f"{uri}: the catalog does not answer: {without_password(error)}") from error
     except DBAPIError as error:
         raise _error_of_database(uri, catalog, error) from error
     except (RESTError, SQLAlchemyError, OSError, ValueError) as error:
@@ -94,12 +94,12 @@ def _error_of_database(uri: str, catalog: str, error: DBAPIError) -> ConnectionL
     """Return the error of a run: a catalog that another program has locked will be free again."""
     # A query may hold a password as well.
     name = make_url(catalog).set(query={}).render_as_string() if catalog else "of pyiceberg's configuration"
-    code = getattr(error.orig, "sqlite_errorcode", None)
+    code, reason = getattr(error.orig, "sqlite_errorcode", None), without_password(error.orig or error)
     if code is not None and code & 0xFF in LOCKED:
-        return ConnectionLost(f"{uri}: another program has locked the catalog {name}: {error.orig}")
+        return ConnectionLost(f"{uri}: another program has locked the catalog {name}: {reason}")
     if code is None and isinstance(error, OperationalError):
-        return ConnectionLost(f"{uri}: the catalog {name} does not answer: {error.orig}")
-    return StoreError(f"{uri}: the catalog {name} cannot be read or written: {error.orig}")
+        return ConnectionLost(f"{uri}: the catalog {name} does not answer: {reason}")
+    return StoreError(f"{uri}: the catalog {name} cannot be read or written: {reason}")
 
 
 def _check_catalog(target: Path) -> None:

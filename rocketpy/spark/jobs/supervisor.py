@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 DELAY_FIRST_S, DELAY_MAX_S = 1.0, 60.0
 SOUND_S = 60.0  # a query that has run so long begins again with the first delay
 OF_SPARK = frozenset({"AnalysisException", "IllegalArgumentException", "ParseException"})
-OURS = re.compile(r"rocketpy\.[\w.]+\.(?:ConfigError|DataLost|FilterInvalid|RecordsGone|RowRefused|TopicRemade): ")
+OURS = re.compile(
+    r"rocketpy\.[\w.]+\.(?:ConfigError|DataLost|FilterInvalid|MessageInvalid|RecordsGone|RowRefused|TopicRemade): "
+)
 
 
 class Startable(Protocol):
@@ -36,8 +38,8 @@ class Startable(Protocol):
 
 
 def is_final(error: Exception) -> bool:
-    """Return True if a restart would fail in the same way: wrong options or SQL, messages that are gone, a row that the
-    sink refuses."""
+    """Return True if a restart would fail in the same way: wrong options or SQL, messages that are gone, a row or a
+    name that the sink refuses."""
     return type(error).__name__ in OF_SPARK or OURS.search(str(error)) is not None
 
 

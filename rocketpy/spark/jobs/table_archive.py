@@ -47,7 +47,7 @@ MARKS = {"parquet": "_rocketpy", "delta": "_delta_log", "iceberg": "catalog.db"}
 PASSWORD = re.compile(r"(://[^\s:/@]*):\S*@")
 
 
-def without_password(error: Exception) -> str:
+def without_password(error: BaseException) -> str:
     """Return the text of a library's error, without the passwords of addresses in it."""
     return PASSWORD.sub(r"\1:***@", str(error))
 
