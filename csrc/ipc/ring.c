@@ -130,7 +130,7 @@ struct rp_ring_writer {
     uint32_t large_size;
     uint32_t large_sent;
     uint16_t large_type;
-    uint8_t is_hurried; /* one of those above tail_woken is not RP_RING_UNHURRIED, or found the ring half full */
+    uint8_t is_hurried; /* a message after tail_woken is hurried, or found the ring more than half full */
 };
 
 rp_ring_writer *rp_ring_writer_open(rp_ring *ring) {

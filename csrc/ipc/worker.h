@@ -6,8 +6,8 @@
  * itself asleep. Waiting is race-free (tests/unit/reactor/test_ring_wake_model.py checks every order of these steps):
  *
  *   consumer: asleep = 1; full fence; look at every ring once more; block on the doorbell only if all are empty
- *   producer: publish the tail; full fence; if the consumer's asleep was not 0, swap it to 0 and write the doorbell,
- *             unless RP_NAPPING, which the consumer makes of 1 after its fence, says that it looks again soon */
+ *   producer: publish the tail; full fence; if the consumer's asleep was not 0, swap it to 0 and write the doorbell
+ * Not in that model: after its fence a consumer may make RP_NAPPING of 1. Unhurried messages do not ring it then. */
 #include <stdint.h>
 
 enum { RP_COUNTERS_MAX = 128, RP_RESUME_POINTS_MAX = 16 };

@@ -2,8 +2,8 @@
 #define ROCKETPY_WORKER_MESSAGES_H
 /* Messages between workers, which cross the rings. Native byte order; every message begins with one of the structs
  * below, followed by its strings back to back. docs/understand/architecture.md shows the workers. */
-#include <stdint.h>
 #include "base/host.h"
+#include "ipc/ring.h"
 #include "ipc/worker_counters.h"
 
 /* Types of messages: who sends one to whom, its struct if that has another name, and what the receiver does. */
@@ -59,8 +59,8 @@ enum {
     RP_MSG_EXPRESSION = 25,
     /* manager -> store: a subscription for which filter bits are written */
     RP_MSG_FILTER = 26,
-    /* codec -> manager: the COMMAND of a heartbeat; RP_RING_UNHURRIED */
-    RP_MSG_HEARTBEAT = 27 | 1 << 15,
+    /* codec -> manager: the COMMAND of a heartbeat; it is not urgent */
+    RP_MSG_HEARTBEAT = 27 | RP_RING_UNHURRIED,
     /* replicator -> send: bytes of the master's log; append them */
     RP_MSG_LOG = 28
 };

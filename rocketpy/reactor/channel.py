@@ -22,7 +22,7 @@ from .worker_messages import WorkerMessage, encode_reply
 OPAQUE_MAX = 0x7FFFFFFF
 CALLS_MAX = 4096
 CALLS_PER_CONNECTION_MAX = 64
-UNHURRIED_NS = 20_000_000  # how late a response may be for which nobody waits, as that to a heartbeat
+UNHURRIED_NS = 20_000_000  # longest wait of a response that no client needs soon: to a heartbeat
 assert UNASKED_MAX >= 2 * CALLS_PER_CONNECTION_MAX
 
 
@@ -53,7 +53,7 @@ class Gateway:
     """Opaque of our requests. It does not begin where the previous manager began, so that a late response to it matches
     no call of ours."""
     _to_close: set[int] = attrs.field(init=False, factory=set)
-    _due_ns: int = attrs.field(init=False, default=0)  # of a response that was written without a wake-up; 0: none
+    _due_ns: int = attrs.field(init=False, default=0)  # when `flush` wakes the selectors; 0: no wake-up is scheduled
 
     def write(self, connection: int, command: RemotingCommand) -> None:
         if command.is_response:
@@ -70,8 +70,8 @@ class Gateway:
         self._due_ns = self._due_ns or now_ns + UNHURRIED_NS
 
     @property
-    def is_due(self) -> bool:
-        """Return True if `flush` has to be called within UNHURRIED_NS."""
+    def has_unhurried(self) -> bool:
+        """Return True if `flush` must be called when `rest_s` is over."""
         return self._due_ns != 0
 
     def rest_s(self, now_ns: int) -> float:
@@ -164,7 +164,11 @@ class Gateway:
             call.answered.set()
 
     def flush(self, now_ns: int, *, expects_more: bool = False) -> None:
-        """Write what fits into the rings. `expects_more`: to be called within UNHURRIED_NS again, if it is due now."""
+        """Write what fits into the rings; wake the selectors if their wake-up is due.
+
+        Args:
+            expects_more: schedule the next wake-up, so that the caller naps until then.
+        """
         if self._due_ns and now_ns >= self._due_ns:
             self.wake()
             self._due_ns = now_ns + UNHURRIED_NS if expects_more else 0

@@ -207,7 +207,7 @@ class RequestServer:
                 if self._in_service == self.detached.count + sum(queue.held for queue in self._queues.values()):
                     self.detached.stop()
                     self._preparations.stop()
-            self.block.prepare_sleep(naps=self.gateway.is_due)
+            self.block.prepare_sleep(naps=self.gateway.has_unhurried)
             if all(reader.is_empty() for reader in self.inputs):
                 now_s = trio.current_time()
                 # A whole second: duties of this loop wake up then (transport/duties.py).
@@ -247,7 +247,7 @@ class RequestServer:
         moved = self.gateway.deaths.turn(self._drop_connections) or taken > self._inline - inline
         self.block.serve(0)
         serving.set(None)
-        # Where heartbeats come one after the other, they are read together, without a wake-up for each.
+        # While heartbeats keep coming, nap again: they are then read together, without a wake-up for each.
         self.gateway.flush(now_ns, expects_more=self._inline > inline)
         if (fast_path := self.handlers.fast_path) is not None and fast_path.turn():
             moved = True

@@ -141,7 +141,7 @@ class Follower:
 
     @property
     def known_epoch(self) -> int:
-        """The newest epoch that this member knows, and a master of an older one is told."""
+        """The newest epoch that this member knows. A master that serves an older one is told."""
         following = self._orders.following
         named = -1 if following is None else following.epoch
         return max(self.block.newest_epoch_seen, self._written.last, named)

@@ -266,8 +266,10 @@ class StreamChannel:
         finally:
             del answer, future  # they have the error: see `_response`
 
-    def invoke_soon(self, command: RemotingCommand, timeout_s: float, waiter: Waiter) -> bool:
-        """Send a request whose outcome `waiter` gets. Returns False if that had to wait: then nothing was sent.
+    def invoke_without_task(self, command: RemotingCommand, timeout_s: float, waiter: Waiter) -> bool:
+        """Send a request now; `waiter` gets the response, the error, or None if the connection closes first.
+
+        Returns: False if the connection is closed or has no room: nothing was sent.
 
         Raises:
             TooManyRequests: too many are in flight.

@@ -101,13 +101,17 @@ class RemotingClient:
             return slot.channel.invoke(request, timeout_s, about)
         return self._connect_and_invoke(address, request, timeout_s, about)
 
-    def invoke_soon(self, address: str, request: RemotingCommand, timeout_s: float, waiter: Waiter) -> bool:
+    def invoke_without_task(self, address: str, request: RemotingCommand, timeout_s: float, waiter: Waiter) -> bool:
         """As `invoke`, without a task that waits: `waiter` gets the outcome.
 
         Returns: False if no connection is open that takes the request at once: then nothing was sent.
         """
         slot = self._slots.get(address)
-        return slot is not None and slot.channel is not None and slot.channel.invoke_soon(request, timeout_s, waiter)
+        return (
+            slot is not None
+            and slot.channel is not None
+            and slot.channel.invoke_without_task(request, timeout_s, waiter)
+        )
 
     async def _connect_and_invoke(
         self, address: str, request: RemotingCommand, timeout_s: float, about: object

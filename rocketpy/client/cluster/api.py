@@ -182,12 +182,14 @@ class MQClientAPI:
         queue that waits for messages."""
         return self.invoke(address, RemotingCommand(RequestCode.PULL_MESSAGE, ext_fields=header), timeout_s)
 
-    def pull_soon(self, address: str, header: PullMessageRequestHeader, timeout_s: float, waiter: Waiter) -> bool:
+    def pull_without_task(
+        self, address: str, header: PullMessageRequestHeader, timeout_s: float, waiter: Waiter
+    ) -> bool:
         """As `pull`, without a task: `waiter` gets the answer. Returns False if nothing was sent (no connection)."""
         command = RemotingCommand(RequestCode.PULL_MESSAGE, ext_fields=header)
         if self.credentials is not None:
             sign(command, self.credentials)
-        return self.remoting.invoke_soon(address, command, timeout_s, waiter)
+        return self.remoting.invoke_without_task(address, command, timeout_s, waiter)
 
     async def pull_stored(self, address: str, header: PullMessageRequestHeader, timeout_s: float) -> StoredPull:
         """Pull without decoding the messages."""

@@ -26,10 +26,6 @@ class PublishInfo:
     write_queue_nums: Mapping[str, int] = attrs.field(factory=dict)  # by broker name
     is_ordered: bool = False  # the name server fixes the queue list
 
-    @property
-    def is_usable(self) -> bool:
-        return bool(self.queues)
-
 
 def publish_info(topic: str, route: TopicRouteData) -> PublishInfo:
     """Queues of every writable broker that has a master, or exactly the order configuration's list."""

@@ -1,8 +1,8 @@
 """The pulls of each assigned queue: pull, pass the messages on, pull again, while the queue is assigned.
 
 While messages come, one task per queue pulls them. A pull of a queue without messages waits at the broker, and here in
-a table of its connection: the answer begins a task. A thousand idle consumers would have five thousand tasks otherwise,
-each of 3 KB.
+a table of its connection: the answer begins a task. 1 000 idle consumers of four queues and a retry topic would have
+5 000 tasks otherwise (docs/adr/0060-a-client-runs-in-its-users-loop.md).
 
 FlowLimits (process_queue.py) says when a queue holds too much; this module only waits and asks.
 Source: RocketMQ 4.9 `DefaultMQPushConsumerImpl#pullMessage`, `PullAPIWrapper`.
@@ -52,7 +52,11 @@ SUBSCRIPTION_UNKNOWN = frozenset(
 
 
 class Pull(NamedTuple):
-    """A pull of a queue, as it is asked for."""
+    """The arguments of a pull.
+
+    Attributes:
+        suspend_s: how long the broker may hold it. timeout_s: of the whole request. commit_offset: 0: none.
+    """
 
     queue: MessageQueue
     subscription: SubscriptionData
@@ -106,10 +110,10 @@ class Puller:
         response = await self.instance.api.pull(address, pull.header(self.group, broker_id), pull.timeout_s)
         return self.result(pull, address, response)
 
-    def pull_soon(self, pull: Pull, waiter: Waiter) -> str | None:
+    def pull_without_task(self, pull: Pull, waiter: Waiter) -> str | None:
         """Send a pull whose outcome `waiter` gets; `result` reads a response.
 
-        Returns: the broker's address; None: that had to wait, so nothing was sent.
+        Returns: the broker's address; None: no broker is known, or its connection takes nothing now; nothing was sent.
 
         Raises:
             ClientError: the broker is too old for the expression. TransportError: too many pulls wait.
@@ -120,7 +124,7 @@ class Puller:
         broker_id, address = known
         self._check(pull, address)
         header = pull.header(self.group, broker_id)
-        return address if self.instance.api.pull_soon(address, header, pull.timeout_s, waiter) else None
+        return address if self.instance.api.pull_without_task(address, header, pull.timeout_s, waiter) else None
 
     def _check(self, pull: Pull, address: str) -> None:
         version, kind = self.instance.broker_versions.get(address), pull.subscription.expression_type
@@ -217,7 +221,7 @@ class PullLoop:
         self._task = nursery.start(self._run)
 
     def end(self) -> None:
-        """Pull no more. The queue has been dropped."""
+        """Cancel the task. A pull without a task ends when its answer comes, because the queue has been dropped."""
         if self._task is not None:
             self._task.cancel()
 
@@ -283,7 +287,7 @@ class PullLoop:
     async def _ask(self, pull: Pull) -> PullResult | None:
         """Pull. Returns: None if the pull waits without a task."""
         self._asked_s, self._addresses = self.puller.instance.clock(), self.puller.addresses(self.queue)
-        if self._is_idle and (address := self.puller.pull_soon(pull, self)) is not None:
+        if self._is_idle and (address := self.puller.pull_without_task(pull, self)) is not None:
             self._waiting = pull, address
             return None
         return await self.puller.pull(pull)
@@ -295,7 +299,7 @@ class PullLoop:
         outcome, self._outcome = self._outcome, None
         if isinstance(outcome, RemotingCommand):
             return self.puller.result(pull, address, outcome)
-        await aio.sleep(0)  # if all tasks end, as when the program has failed, this one does without a warning
+        await aio.sleep(0)  # a cancellation comes first: a client that closes ends without this warning
         try:
             raise outcome or ConnectionLost(f"the connection to <{address}> closed before the response of a pull came")
         finally:

@@ -49,7 +49,7 @@ def test_publish_info_follows_permission_master_and_name() -> None:
     """Holds: client, cache of routes."""
     info = publish_info("T", route(("b", 4, 1, 6), ("a", 4, 2, 6), ("c", 4, 2, 4)))
     assert info.queues == (MessageQueue("T", "a", 0), MessageQueue("T", "a", 1), MessageQueue("T", "b", 0))
-    assert not publish_info("T", route(("a", 4, 4, 6), master=False)).is_usable
+    assert not publish_info("T", route(("a", 4, 4, 6), master=False)).queues
 
 
 def test_publish_info_of_an_ordered_topic_is_its_configuration() -> None:

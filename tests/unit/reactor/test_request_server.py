@@ -365,11 +365,11 @@ def test_heartbeats_that_follow_one_another_are_read_together(open_bench: Callab
         bench.heartbeat(0)
         assert not manager.pointer.asleep  # rung
         await complete()
-        for opaque in (1, 2):
+        for opaque, answered in ((1, [0, 1]), (2, [2])):
             assert manager.pointer.asleep == lib.RP_NAPPING
             bench.heartbeat(opaque)
             assert manager.pointer.asleep == lib.RP_NAPPING
-            assert await turn() == [0, 1, 2][opaque // 2 * 2 : opaque + 1]
+            assert await turn() == answered
         bench.request(1, 3)
         assert not manager.pointer.asleep  # nothing else waits for the end of a nap
         bench.clock[0] += UNHURRIED_NS

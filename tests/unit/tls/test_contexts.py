@@ -14,6 +14,7 @@ from rocketpy.client.cluster.lifetime import Lifetime
 from rocketpy.client.options import ClientOptions, TlsOptions
 from rocketpy.errors import ConfigError, TlsFailed
 from rocketpy.tls import CIPHERS, TlsSession, client_context, server_context, trusting_context
+from rocketpy.tls.contexts import OP_NO_RX_CERTIFICATE_COMPRESSION
 from tests.support.certificates import HOST, Authority, converse, tls_config
 
 
@@ -30,6 +31,7 @@ def test_versions_and_ciphers_are_strong(authority: Authority) -> None:
     assert of_1_2 == set(CIPHERS.split(":")) and all(cipher["aead"] for cipher in context.get_ciphers())
     for option in (ssl.OP_NO_COMPRESSION, ssl.OP_NO_RENEGOTIATION, ssl.OP_NO_TICKET, ssl.OP_CIPHER_SERVER_PREFERENCE):
         assert context.options & option
+    assert context.options & OP_NO_RX_CERTIFICATE_COMPRESSION == OP_NO_RX_CERTIFICATE_COMPRESSION
     assert context.num_tickets == 0 and context.verify_mode == ssl.CERT_NONE
 
 

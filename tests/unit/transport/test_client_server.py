@@ -124,12 +124,12 @@ def test_a_request_may_wait_without_a_task() -> None:
 
             async def outcome(code: int, timeout_s: float) -> object:
                 waiter = Waiting()
-                assert client.invoke_soon(address, RemotingCommand.request(code, body=b"x"), timeout_s, waiter)
+                assert client.invoke_without_task(address, RemotingCommand.request(code, body=b"x"), timeout_s, waiter)
                 await waiter.came.wait()
                 [found] = waiter.outcomes
                 return found
 
-            assert not client.invoke_soon(address, RemotingCommand.request(10), 5, Waiting())  # not connected
+            assert not client.invoke_without_task(address, RemotingCommand.request(10), 5, Waiting())  # not connected
             await ask(client, address, 10)
             response = await outcome(10, 5)
             assert isinstance(response, RemotingCommand) and response.body == b"x"
