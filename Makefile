@@ -92,7 +92,7 @@ test-python: $(VENV)/.dev  ## client and admin tool, installed without the compi
 
 TABLE_READERS := "duckdb>=1" "pandas<3" "moto[server]>=5"
 
-# What extras require, without rocketpy itself: other targets of CI run meanwhile.
+# Only what extras require: pip would replace the editable rocketpy while other targets of CI use it.
 define install_extras
 @$(BIN)/python -m tests.support.requirements $(1) > $(VENV)/requirements.txt
 @sh deploy/with_progress.sh $(VENV)/pip.log $(BIN)/python -m pip install --disable-pip-version-check --requirement $(VENV)/requirements.txt $(2)
@@ -196,7 +196,7 @@ test-packages: deb build/tools/.made  ## image, package and manifests of deploy/
 	$(PYTEST) --numprocesses 0 tests/packages/test_deb.py tests/packages/test_image.py tests/packages/test_image_clusters.py tests/packages/test_manifests.py
 
 # One line where there is no daemon: with Docker's own errors each test would fail.
-test-docker: $(VENV)/.dev  ## the image and the files of Compose in Docker itself, and the page about them literally (Docker 25 with buildx and Compose; root; apt install mmdebstrap)
+test-docker: $(VENV)/.dev  ## the image and the files of Compose in Docker itself, and the commands of their page, without Grafana (Docker 25 with buildx and Compose; root; apt install mmdebstrap)
 	@docker info > /dev/null 2>&1 && docker compose version > /dev/null 2>&1 || { echo "make test-docker needs a running Docker daemon, buildx and Compose: docker info, docker compose version" >&2; exit 1; }
 	$(PYTEST) --numprocesses 0 tests/packages/test_docker.py
 

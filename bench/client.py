@@ -4,8 +4,8 @@
     python -m bench.client --only "catch-up" --loop uvloop --profile client.prof
 
 A client is a process of its own on one core, of which it may use all; the broker has the other cores. The loads are in
-client_loads.py, their bars below. The loops take turns in each load, and catch-up comes first: of messages that are
-further back than 40 % of its memory, a broker sends only a few at once.
+client_loads.py, their bars below. The loops take turns in each load. Catch-up comes first: sends would push its topic
+out of the 40 % of memory (accessMessageInMemoryMaxRatio) beyond which a broker answers with 64 KiB at a time.
 """
 
 from __future__ import annotations

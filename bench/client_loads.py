@@ -277,7 +277,7 @@ async def idle(ports: Ports, seconds: float) -> Figures:
         return Figures(IDLE_CLIENTS, time.perf_counter() - began_s, time.process_time() - cpu_s, mib=mib)
 
 
-LOADS: dict[str, Callable[[Ports, float], Awaitable[Figures]]] = {
+LOADS: dict[str, Callable[[Ports, float], Awaitable[Figures]]] = {  # in the order of the runs: client.py says why
     "catch-up by batches": partial(catch_up, True),
     "catch-up one by one": partial(catch_up, False),
     "awaited sends": partial(sends, producer, TASKS),

@@ -190,6 +190,12 @@ QUOTES = (
         "catch-up, MB/s", "≥664.4", Cell("replication.md", ("catch-up", "MB/s"), "rocketpy"), remark=", of a raw copy"
     ),
     missed(
+        "idle with everything on, MiB",
+        "≤60",
+        Cell("idle.md", ("the same: memory (PSS)",), "value", significant),
+        remark=": workers of Python 3.11 copy pages when they count references",
+    ),
+    missed(
         "Spark, decode, 100 B, min, rows/s",
         "≥18000000",
         Cell("spark.md", ("100 B, min",), "rows/s"),

@@ -32,7 +32,7 @@ from .scenario import Scenario
 
 HOST = "127.0.0.1"
 T = TypeVar("T")
-PORTS = range(12_002, 31_998)
+PORTS = range(27_002, 31_998)  # the tests that CI runs beside benchmarks have lower ones
 BOOT_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
 DISK_FREE_MIN = 0.12  # of the file system; a broker deletes and refuses when there is less

@@ -32,6 +32,7 @@ NAMESPACES = ("pid", "mount", "ipc", "uts")
 # A view of cgroups of its own: crun refuses machines that have those of both versions.
 ALONE = ("unshare", "--mount", "sh", "-c", 'mount -t cgroup2 cgroup2 /sys/fs/cgroup && exec "$@"', "sh")
 CRUN = (*ALONE, "crun", "--cgroup-manager=disabled", "--root", str(WORK / "crun"))
+# A mirror of a day that has passed is accepted: its lists say how long they are valid.
 OLD_LISTS = '--aptopt=Acquire::Check-Valid-Until "false"'
 STOP_S = 30.0
 

@@ -12,11 +12,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+from .image import OLD_LISTS
 from .rules import ROOT
 
 ROOTS = ROOT / "build/pythons"
 PACKAGES = "ca-certificates,gcc,git,iproute2,libc6-dev,make,openssl,procps,python3-dev,python3-venv"
-OPTIONS = ("--variant=apt", f"--include={PACKAGES}", '--aptopt=Acquire::Check-Valid-Until "false"')
+OPTIONS = ("--variant=apt", f"--include={PACKAGES}", OLD_LISTS)
 TESTS = ("tests/unit", "tests/property", "tests/system", "tests/packages/test_distributions.py")
 
 # $1: the root directory, $2: this tree, the rest: tests. What is mounted goes with the namespace.
@@ -62,7 +63,7 @@ def made(suite: str) -> Path:
 
 
 def main(suites: list[str]) -> int:
-    """Run TESTS in the root of each release. Returns: the exit status, which is 1 if a test failed."""
+    """Run TESTS in the root of each release. Returns: the exit status: 1: a test failed, 2: a tool is missing."""
     if lacks := missing():
         print(
             f"rocketpy: `make test-pythons` needs {', '.join(lacks)} (Debian: mmdebstrap, util-linux)", file=sys.stderr

@@ -26,14 +26,15 @@ esac
 def test_seconds_and_flaky_tests_are_printed_at_the_end(
     tmp_path: Path, fails: str, status: int, count: int, last: str
 ) -> None:
-    """Of a failed run the last target is that which failed, also if others ran beside it."""
+    """Failed targets come last, also if others ran beside them, and have a line of their own."""
     for name in ("make", "etcd", "ip", "clang"):
         (tmp_path / name).write_text(MAKE.replace("FAILS", fails))
         (tmp_path / name).chmod(0o755)
     environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "TMPDIR": str(tmp_path)}
     run = subprocess.run(["bash", ROOT / ".ci/run"], env=environment, capture_output=True, text=True, check=False)
     assert run.returncode == status, run.stderr
-    *_, flaky, name, seconds = run.stdout.splitlines()
+    *lines, flaky, name, seconds = run.stdout.splitlines()
+    assert [line for line in lines if line.startswith("failed: ")] == [f"failed: {fails}"] * (status != 0)
     assert (flaky, name) == ("flaky tests: 1", "flaky: tests/a.py::b")
     targets = seconds.removeprefix("seconds of each target: ").split()[::2]
     assert targets[:2] == [".venv/.dev", "test"] and len(targets) == count and targets[-1] == last
