@@ -192,7 +192,7 @@ QUOTES = (
     missed(
         "idle with everything on, MiB",
         "≤60",
-        Cell("idle.md", ("the same: memory (PSS)",), "value", significant),
+        Cell("idle.md", ("the same: memory (PSS)",), "value", lambda mib: f"{mib:g}"),
         remark=": workers of Python 3.11 copy pages when they count references",
     ),
     missed(

@@ -10,7 +10,7 @@
 Needs the extra, pip install "rocketpy-mq[spark]", and Java 17. The broker never imports this package. From the bottom
 up; `topic` modules are of the first source, `store` modules of the second:
 
-    session, worker                 sessions with both sources; what each Python process of Spark does once
+    session, worker, daemon         sessions with both sources; what each Python process of Spark does once
     columns, scan                   what a query gets: columns, and which records
     options, connection, decoding   how options are declared; those of brokers, of rows
     topic_options, store_options    the options of each source

@@ -1,6 +1,7 @@
 """PySpark's daemon, which forks the Python workers of a JVM, for sessions on one machine.
 
-A worker whose task ends before it has run code of ours would print the traceback of a broken pipe, too.
+Short: Spark starts this module by its name. Without it, a worker whose task ends before it has run code of ours would
+print the traceback of a broken pipe.
 """
 
 from __future__ import annotations
