@@ -196,6 +196,14 @@ QUOTES = (
         remark=": workers of Python 3.11 copy pages when they count references",
     ),
     missed(
+        "import of a consumer, ms",
+        "≤150",
+        Cell("client.md", ("a consumer",), "ms"),
+        remark="; of `rocketpy.client` {}",
+        more=(Cell("client.md", ("rocketpy.client",), "ms"),),
+    ),
+    missed("import of all of the client, ms", "≤150", Cell("client.md", ("all of it",), "ms")),
+    missed(
         "Spark, decode, 100 B, min, rows/s",
         "≥18000000",
         Cell("spark.md", ("100 B, min",), "rows/s"),
