@@ -231,7 +231,7 @@ def ours(guarded: Guarded, *words: str, succeeds: bool = True) -> Printed:
         answers.append(python_tool([words[0], "-n", guarded.broker.namesrv, *words[1:]]))
         return "No PlainAccessConfig" not in answers[-1].errors
 
-    wait_until(is_known, "the account", pause_s=0.2)
+    wait_until(is_known, "the account")
     printed = answers[-1]
     assert printed.succeeded == succeeds, printed
     return printed
