@@ -79,7 +79,8 @@ class WithoutBrokenPipes:
 
 
 def hide_broken_pipes() -> None:
-    """Let this process, and those that it forks, print no tracebacks of a JVM that has enough."""
+    """Leave tracebacks of broken pipes out of the standard error of this process, and of those that it forks: a JVM that
+    needs no more rows closes its end of the connection."""
     if not isinstance(sys.stderr, WithoutBrokenPipes):
         sys.stderr = WithoutBrokenPipes(sys.stderr)
 
