@@ -79,8 +79,8 @@ class WithoutBrokenPipes:
 
 
 def hide_broken_pipes() -> None:
-    """Leave tracebacks of broken pipes out of the standard error of this process, and of those that it forks: a JVM that
-    needs no more rows closes its end of the connection."""
+    """Leave tracebacks of broken pipes out of the standard error of this process, and of those that it forks: a JVM
+    that needs no more rows closes its end of the connection."""
     if not isinstance(sys.stderr, WithoutBrokenPipes):
         sys.stderr = WithoutBrokenPipes(sys.stderr)
 
