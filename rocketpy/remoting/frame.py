@@ -31,6 +31,9 @@ FRAME_SIZE_MAX = 16_777_216
 
 HEADER_SIZE_MAX = 0xFFFFFF
 
+PART_SIZE_MIN = 4_096
+"""Bytes of a part of a frame that is kept by itself; smaller ones are put together."""
+
 REQUEST_HEADER_SIZE_MAX = 256 * 1024
 """Bytes of a request's header that a server reads in Python: twice what 32 KB of properties can become. A header of
 16 MB in a million fields would take seconds to read, in which nobody else is served."""
@@ -78,7 +81,8 @@ def _check_length(length: int, frame_size_max: int) -> None:
 class FrameCutter:
     """Bytes in, frames out; holds what is not yet a whole frame.
 
-    An error is final: what follows in the stream cannot be told apart any more, the connection is to be closed.
+    Parts of a large frame are kept as they came, and joined once. An error is final: what follows in the stream cannot
+    be told apart any more, the connection is to be closed.
     """
 
     def __init__(self, *, frame_size_max: int = FRAME_SIZE_MAX, header_size_max: int = HEADER_SIZE_MAX) -> None:
@@ -86,23 +90,34 @@ class FrameCutter:
         self._header_size_max = header_size_max
         self._buffer: bytes | bytearray = b""  # what came last, as long as it ends with a frame: mostly it does
         self._start = 0  # where the next frame begins; bytes before it are spent
+        self._parts: list[bytes | bytearray] = []  # from the beginning of a frame that is not complete; else empty
+        self._parts_size = 0  # bytes of them together
+        self._wanted = 0  # bytes of that frame
 
     @property
     def buffered_size(self) -> int:
         """Bytes held back for frames that are not complete."""
-        return len(self._buffer) - self._start
+        return self._parts_size or len(self._buffer) - self._start
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Take bytes as they came from the peer."""
-        if self._start == len(self._buffer):
-            self._buffer = bytes(data)
-        elif isinstance(self._buffer, bytes):
-            self._buffer = bytearray(self._buffer[self._start :])
-            self._buffer += data
+        if self._parts:
+            self._add_part(data)
+        elif self._start == len(self._buffer):
+            self._buffer, self._start = bytes(data), 0
         else:
-            del self._buffer[: self._start]
-            self._buffer += data
-        self._start = 0
+            self._buffer, self._start = self._buffer[self._start :] + data, 0
+
+    def _add_part(self, data: bytes | bytearray | memoryview) -> None:
+        """Keep it; small ones in one object, since each object takes memory of its own."""
+        last = self._parts[-1]
+        if len(data) >= PART_SIZE_MIN:
+            self._parts.append(bytes(data))
+        elif isinstance(last, bytearray):
+            last += data
+        else:
+            self._parts.append(bytearray(data))
+        self._parts_size += len(data)
 
     def next_frame(self) -> Frame | None:
         """The next whole frame, or None: more bytes are needed.
@@ -111,6 +126,8 @@ class FrameCutter:
             FrameTooLarge: the length is beyond the limit, known as soon as four bytes are there.
             HeaderInvalid: the descriptor contradicts the length or names no serialisation.
         """
+        if self._parts:
+            return self._joined() if self._parts_size >= self._wanted else None
         buffer, start = self._buffer, self._start
         if len(buffer) - start < LENGTH_SIZE:
             return None
@@ -119,6 +136,8 @@ class FrameCutter:
             _check_length(length, self._frame_size_max)
         end = start + LENGTH_SIZE + length
         if len(buffer) < end:
+            self._parts, self._parts_size, self._wanted = [buffer[start:]], len(buffer) - start, end - start
+            self._buffer, self._start = b"", 0
             return None
         frame = _frame_between(buffer, start, end, self._header_size_max)
         if end == len(buffer):
@@ -126,6 +145,24 @@ class FrameCutter:
         else:
             self._start = end
         return frame
+
+    def _joined(self) -> Frame:
+        """Return the frame whose parts are all there; what follows it goes to the buffer.
+
+        Raises:
+            HeaderInvalid: as `next_frame`.
+        """
+        parts, first, last = self._parts, self._parts[0], self._parts[-1]
+        end = len(last) - (self._parts_size - self._wanted)  # of the frame, in the last part
+        self._parts, self._parts_size = [], 0
+        self._buffer, self._start = (last, end) if end < len(last) else (b"", 0)
+        if len(parts) > 1 and len(first) >= PREFIX_SIZE:
+            kind, body_begin = _kind_and_body(first, 0, self._header_size_max)
+            if body_begin <= len(first):
+                header = bytes(first[PREFIX_SIZE:body_begin])
+                body = b"".join((memoryview(first)[body_begin:], *parts[1:-1], memoryview(last)[:end]))
+                return _made(Frame, (kind, header, body or None))
+        return _frame_between(b"".join(parts), 0, self._wanted, self._header_size_max)
 
 
 def cut_frame(
@@ -146,8 +183,10 @@ def cut_frame(
     return _frame_between(image, 0, len(image), header_size_max)
 
 
-def _frame_between(data: bytes | bytearray | memoryview, start: int, end: int, header_size_max: int) -> Frame:
-    """Return the frame that these bytes are; its length field is right.
+def _kind_and_body(
+    data: bytes | bytearray | memoryview, start: int, header_size_max: int
+) -> tuple[SerializeType, int]:
+    """Return the serialisation of the header of the frame between these bytes, and where its body begins.
 
     Raises:
         HeaderInvalid: the descriptor contradicts the length or names no serialisation.
@@ -160,11 +199,19 @@ def _frame_between(data: bytes | bytearray | memoryview, start: int, end: int, h
         raise HeaderInvalid(f"header of {header_size} bytes, at most {header_size_max} are allowed")
     if descriptor >> 24 > SerializeType.ROCKETMQ:
         raise HeaderInvalid(f"serialize type {descriptor >> 24}, known are 0 (JSON) and 1 (ROCKETMQ)")
+    return SERIALIZE_TYPES[descriptor >> 24], start + PREFIX_SIZE + header_size
+
+
+def _frame_between(data: bytes | bytearray | memoryview, start: int, end: int, header_size_max: int) -> Frame:
+    """Return the frame that these bytes are; its length field is right.
+
+    Raises:
+        HeaderInvalid: as `_kind_and_body`.
+    """
+    kind, body_begin = _kind_and_body(data, start, header_size_max)
     if not isinstance(data, bytes):
         data = memoryview(data)  # of which a slice is no copy
-    header_end = start + PREFIX_SIZE + header_size
-    header = bytes(data[start + PREFIX_SIZE : header_end])
-    return _made(Frame, (SERIALIZE_TYPES[descriptor >> 24], header, bytes(data[header_end:end]) or None))
+    return _made(Frame, (kind, bytes(data[start + PREFIX_SIZE : body_begin]), bytes(data[body_begin:end]) or None))
 
 
 class HeaderFields(NamedTuple):

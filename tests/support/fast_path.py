@@ -44,10 +44,11 @@ class FastPath:
         file_size: int = FILE_SIZE,
         cq_file_size: int = CQ_FILE_SIZE,
         filter_marks: Any = ffi.NULL,
+        ring_bytes: int = 1 << 18,
         **send_options: Any,
     ) -> None:
         """`is_extended`: the tags codes are in extension units; with `filter_marks` they have filter bits."""
-        self.root = root
+        self.root, self.ring_bytes = root, ring_bytes
         self.file_size, self.cq_file_size = file_size, cq_file_size
         self.is_extended, self.filter_marks = is_extended, filter_marks
         (root / "commitlog").mkdir(parents=True, exist_ok=True)
@@ -106,7 +107,7 @@ class FastPath:
             remove_worker(worker)
 
     def _ring(self, producer: str, consumer: str) -> Any:
-        ring = lib.rp_ring_create(1 << 18, self.workers[producer], self.workers[consumer])
+        ring = lib.rp_ring_create(self.ring_bytes, self.workers[producer], self.workers[consumer])
         assert ring != ffi.NULL
         self._made.append(ring)
         return ring

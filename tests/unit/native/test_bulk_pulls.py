@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("rocketpy.native._rocketpy", reason="the pull worker is C")
 
+from rocketpy.reactor.topology import RING_BYTES_MIN
 from rocketpy.remoting.headers.pull import PullSysFlag
 from tests.support.fast_path import FastPath
 from tests.support.fast_path_requests import pull, ready, records_of, send_v2
@@ -19,6 +20,7 @@ BULK = int(PullSysFlag.SUBSCRIPTION | PullSysFlag.BULK)
 LIMITS = {"count_in_memory": 4, "bytes_in_memory": 4_000, "count_on_disk": 2, "bytes_on_disk": 1_000}
 BULK_LIMITS = {"bulk_count": 16, "bulk_bytes": 8_000}
 STORED = 40
+CQ_FILE_SIZE = 20 * 1_500  # an answer ends with a file of the queue
 
 Stored = Callable[..., FastPath]
 
@@ -28,8 +30,8 @@ def stored(tmp_path: Path) -> Iterator[Stored]:
     """A queue of `STORED` messages, and limits; `size` is that of a body."""
     rigs: list[FastPath] = []
 
-    def store(size: int = 0, **limits: int) -> FastPath:
-        rig = ready(FastPath(tmp_path, LIMITS | limits))
+    def store(size: int = 0, *, ring_bytes: int = 1 << 18, **limits: int) -> FastPath:
+        rig = ready(FastPath(tmp_path, LIMITS | limits, cq_file_size=CQ_FILE_SIZE, ring_bytes=ring_bytes))
         rigs.append(rig)
         for _ in range(STORED):
             rig.frame(send_v2(body=b"x" * size))
@@ -78,6 +80,17 @@ def test_behind_the_memory_a_bulk_pull_reads_few_places_of_the_log(
         rig.turn()
     assert {reply.code for _, reply in rig.answers()} == {0}
     assert count_of(rig, BULK, queue=queue) == count
+
+
+def test_an_answer_of_most_places_fits_the_smallest_ring(stored: Stored) -> None:
+    """A message of a ring takes a quarter of it at most, so a larger answer would wait for ever."""
+    rig = stored(ring_bytes=RING_BYTES_MIN, bulk_count=1024, bulk_bytes=1 << 22)
+    for number in range(2_000):
+        rig.frame(send_v2(queue=1 + number % 2))
+        rig.turn()
+        if number % 100 == 99:
+            assert {reply.code for _, reply in rig.answers()} == {0}
+    assert count_of(rig, BULK, queue=1) == 960
 
 
 @pytest.mark.parametrize("bulk", [{"bulk_count": 0, "bulk_bytes": 8_000}, {"bulk_count": 1, "bulk_bytes": 1}])

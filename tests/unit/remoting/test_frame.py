@@ -1,5 +1,8 @@
 """Framing: fed whole, byte by byte and with trailing bytes; limits and contradictions. Rules of both header forms."""
 
+import random
+import tracemalloc
+
 import pytest
 
 from rocketpy.codes import LanguageCode
@@ -48,6 +51,44 @@ def test_byte_by_byte() -> None:
         cutter.feed(STREAM[position : position + 1])
         frames += drain(cutter)
     assert frames == FRAMES
+
+
+LARGE = [Frame(SerializeType.JSON, b"h" * 200, b"%d" % size * size or None) for size in (0, 5, 9_000, 150_000, 70_000)]
+CUTS = (1, 3, 100, 300, 4_095, 4_096, 20_000, 262_144)  # bytes of one read
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_frames_in_parts_of_any_size(seed: int) -> None:
+    """Holds: A reader joins the parts of large frames, and takes over none of the memory that it is given."""
+    chance = random.Random(seed)
+    sent = chance.choices(LARGE, k=8)
+    stream = b"".join(encode_frame(frame.serialize_type, frame.header, frame.body) for frame in sent)
+    cutter, frames, at = FrameCutter(), [], 0
+    memory = bytearray(max(CUTS))
+    while at < len(stream):
+        part = stream[at : at + chance.choice(CUTS)]
+        memory[: len(part)] = part
+        cutter.feed(memoryview(memory)[: len(part)])
+        memory[: len(part)] = bytes(len(part))
+        at += len(part)
+        frames += drain(cutter)
+        taken = sum(8 + len(frame.header) + len(frame.body or b"") for frame in frames)
+        assert cutter.buffered_size == at - taken
+    assert frames == sent
+
+
+def test_a_frame_in_single_bytes_takes_no_more_memory_than_it_has() -> None:
+    count = 100_000
+    cutter = FrameCutter()
+    cutter.feed(encode_frame(SerializeType.JSON, b"", bytes(count))[:50])
+    tracemalloc.start()
+    for _ in range(count // 2):
+        cutter.feed(b"x")
+        assert cutter.next_frame() is None
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert cutter.buffered_size == 50 + count // 2
+    assert held < count
 
 
 @pytest.mark.parametrize(
