@@ -43,7 +43,9 @@ class Origin:
 @contextmanager
 def reason_first() -> Iterator[None]:
     """Within it, an error of ours reaches the JVM without a traceback: Spark's message begins with the reason, and not
-    with a page of PySpark's frames. PySpark ends the process after the error, so nothing else is hidden."""
+    with a page of PySpark's frames. PySpark ends the process after the error, so nothing else is hidden. The process
+    prints no broken pipe afterwards: a JVM that has a plan closes its end before PySpark has written the last word."""
+    hide_broken_pipes()
     try:
         yield
     except RocketError:
@@ -79,9 +81,9 @@ class WithoutBrokenPipes:
 
 
 def hide_broken_pipes() -> None:
-    """Leave tracebacks of broken pipes out of the standard error of this process, and of those that it forks: a JVM
-    that needs no more rows closes its end of the connection."""
-    if not isinstance(sys.stderr, WithoutBrokenPipes):
+    """Leave tracebacks of broken pipes out of the standard error of this process, if PySpark has started it, and of those
+    that it forks: a JVM that needs no more rows closes its end of the connection."""
+    if _is_of_pyspark() and not isinstance(sys.stderr, WithoutBrokenPipes):
         sys.stderr = WithoutBrokenPipes(sys.stderr)
 
 
@@ -94,7 +96,6 @@ def _is_of_daemon(error: BaseException) -> bool:
 def prepare_worker() -> None:
     """Spark's daemon runs a full garbage collection after each task: 20 to 45 ms, mostly for modules that stay. What is
     loaded by the first task is taken out of it. Its tracebacks of broken pipes are left out."""
-    if _is_of_pyspark():
-        hide_broken_pipes()
+    hide_broken_pipes()
     gc.collect()
     gc.freeze()

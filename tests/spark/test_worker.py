@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import traceback
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,17 @@ def test_only_broken_pipes_of_the_daemon_are_left_out() -> None:
     assert out.write("text") == 4 and out.getvalue() == "text"
 
 
+@pytest.mark.parametrize(("name", "kind"), [("pyspark.daemon", WithoutBrokenPipes), ("pytest.__main__", io.StringIO)])
+def test_processes_that_plan_print_no_broken_pipe(monkeypatch: pytest.MonkeyPatch, name: str, kind: type) -> None:
+    """Fault: Only processes that read rows were prepared, and one that had planned a source printed a traceback when the
+    JVM closed its end first."""
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", ModuleSpec(name, None))
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with reason_first():
+        pass
+    assert type(sys.stderr) is kind
+
+
 def test_a_process_of_its_own_keeps_its_tracebacks() -> None:
     with pytest.raises(ConfigError), reason_first():
         raise ConfigError("no")
@@ -70,7 +82,8 @@ def test_show_prints_no_broken_pipe_and_errors_begin_with_the_reason(java: None,
     (tmp_path / "commitlog").mkdir()
     (tmp_path / "commitlog" / file_name(0)).write_bytes(image.data)
     command = [sys.executable, "-c", PROGRAM, str(tmp_path)]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, cwd=ROOT)
+    env = os.environ | {"PYTHONPATH": str(ROOT / "rocketpy/spark/shims")}  # Spark finds them where we are installed
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, cwd=ROOT, env=env)
     assert ran.returncode == 0, ran.stderr
     assert "BrokenPipe" not in ran.stderr and "failed to flush" not in ran.stderr
     reason = 'boundary: "never" is none of auto, walk, resync'

@@ -1,6 +1,6 @@
-"""The format `rocketmq`, known to Spark without registration: it imports every installed package whose name begins with
-pyspark_ and takes its DefaultSource. It does so in many processes, and one package that fails hides all others.
-Therefore nothing else is imported before a query uses the source.
+"""The format `rocketmq`, known to Spark without registration: it imports every installed package whose name
+begins with pyspark_ and takes its DefaultSource. It does so in many processes, and one package that fails hides all
+others. Therefore little is imported before a query uses the source.
 """
 
 from __future__ import annotations
@@ -8,6 +8,10 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 
 from pyspark.sql.datasource import DataSource
+
+from rocketpy.spark.worker import hide_broken_pipes
+
+hide_broken_pipes()  # Spark keeps the process that has looked for sources, and closes its connection a minute later
 
 
 class DefaultSource(DataSource):
