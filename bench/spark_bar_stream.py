@@ -45,7 +45,7 @@ def ask_steady(inputs: Inputs) -> Iterator[Line]:
             time.sleep(inputs.warm_up_s)
             for _ in range(windows + 1):
                 edges_ms.append(time.time() * 1000)
-                cpu_s.append((proc.cpu_s([inputs.jvm]), broker.cpu_s()))
+                cpu_s.append((cpu_by_process([inputs.jvm]), cpu_by_process(broker.roots)))
                 time.sleep(window_s if len(edges_ms) <= windows else 0)
         query.processAllAvailable()
     finally:
@@ -76,10 +76,18 @@ class SteadyLoad:
         assert self.found and self.found[0].is_clean, self.found
 
 
-def _shares(cpu_s: Sequence[tuple[float, float]], which: int, window_s: float) -> tuple[float, ...]:
-    """CPU time of each window in percent of the cores."""
-    times = [each[which] for each in cpu_s]
-    return tuple((after - before) / window_s / CORES * 100 for before, after in itertools.pairwise(times))
+def cpu_by_process(roots: list[int]) -> dict[int, float]:
+    """Seconds of each process of the trees. PySpark ends workers that are idle, and their time with them."""
+    return {pid: proc.own_cpu_s(pid) for root in roots for pid in proc.tree(root)}
+
+
+def _shares(cpu_s: Sequence[tuple[dict[int, float], dict[int, float]]], which: int, window_s: float) -> tuple[float, ...]:
+    """CPU time of each window in percent of the cores, of the processes that are there at its end."""
+    used = [
+        sum(seconds - before[which].get(pid, 0.0) for pid, seconds in after[which].items())
+        for before, after in itertools.pairwise(cpu_s)
+    ]
+    return tuple(seconds / window_s / CORES * 100 for seconds in used)
 
 
 def committed_ms(data: Path) -> dict[Path, float]:
