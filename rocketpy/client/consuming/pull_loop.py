@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Mapping, Sequence
+from contextvars import Context, copy_context
 from typing import NamedTuple, Protocol
 
 import attrs
@@ -209,6 +210,7 @@ class PullLoop:
     next_offset: int
     _nursery: aio.OpenNursery | None = attrs.field(init=False, default=None)
     _task: aio.StartedTask | None = attrs.field(init=False, default=None)
+    _context: Context = attrs.field(init=False)  # of the consumer: handlers run in copies of it
     _is_idle: bool = attrs.field(init=False, default=True)  # the last answer, if any, brought no message
     _waiting: tuple[Pull, str] | None = attrs.field(init=False, default=None)  # the pull without a task, its address
     _outcome: RemotingCommand | RocketError | None = attrs.field(init=False, default=None)  # of that pull
@@ -218,6 +220,7 @@ class PullLoop:
     def start(self, nursery: aio.OpenNursery) -> None:
         """Begin to pull, in tasks of `nursery`."""
         self._nursery = nursery
+        self._context = copy_context()
         self._task = nursery.start(self._run)
 
     def end(self) -> None:
@@ -231,7 +234,7 @@ class PullLoop:
     def set_result(self, outcome: RemotingCommand | RocketError | None, /) -> None:
         assert self._nursery is not None
         self._outcome = outcome
-        self._task = self._nursery.start(self._run)
+        self._task = self._context.run(self._nursery.start, self._run)  # here is that of whoever has connected
 
     async def _run(self) -> None:
         """Act on the pull that waited, if any, and pull on: while messages come, the task waits for the answers."""

@@ -1,6 +1,7 @@
 """PushConsumer against a scripted cluster: messages arrive, offsets follow, members share queues."""
 
 import threading
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,35 @@ def test_queues_without_messages_have_no_tasks() -> None:
             store(broker, b"3", queue_id=7)
             await aio.sleep(1)
             assert sorted(seen.bodies) == [b"1", b"2", b"3"]
+
+    run(scenario)
+
+
+def test_handlers_run_in_the_context_of_their_consumer() -> None:
+    """Fault: The answer to a pull without a task is handled where the connection is read, in the context of the call that
+    had connected: traces of handlers began below a span of somebody else."""
+    context: ContextVar[str] = ContextVar("context")
+
+    async def scenario(cluster: FakeCluster) -> None:
+        broker, seen = cluster.add_broker(T=1), list[str]()
+
+        def handle(message: ReceivedMessage) -> None:
+            seen.append(f"{message.body.decode()} in {context.get()}")
+
+        context.set("consumer")
+        async with push_consumer(cluster, handle) as consumer:
+            await aio.sleep(16)
+            assert consumer._open is not None
+            context.set("caller")
+            slots: Any = consumer._open.instance.api.remoting
+            for slot in slots._slots.values():
+                slot.channel.close()
+            await aio.sleep(0.1)
+            await consumer._open.instance.heartbeat()
+            await aio.sleep(10)
+            store(broker, b"1")
+            await aio.sleep(5)
+        assert seen == ["1 in consumer"]
 
     run(scenario)
 
