@@ -81,7 +81,9 @@ def cpu_by_process(roots: list[int]) -> dict[int, float]:
     return {pid: proc.own_cpu_s(pid) for root in roots for pid in proc.tree(root)}
 
 
-def _shares(cpu_s: Sequence[tuple[dict[int, float], dict[int, float]]], which: int, window_s: float) -> tuple[float, ...]:
+def _shares(
+    cpu_s: Sequence[tuple[dict[int, float], dict[int, float]]], which: int, window_s: float
+) -> tuple[float, ...]:
     """CPU time of each window in percent of the cores, of the processes that are there at its end."""
     used = [
         sum(seconds - before[which].get(pid, 0.0) for pid, seconds in after[which].items())

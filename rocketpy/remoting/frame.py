@@ -183,9 +183,7 @@ def cut_frame(
     return _frame_between(image, 0, len(image), header_size_max)
 
 
-def _kind_and_body(
-    data: bytes | bytearray | memoryview, start: int, header_size_max: int
-) -> tuple[SerializeType, int]:
+def _kind_and_body(data: bytes | bytearray | memoryview, start: int, header_size_max: int) -> tuple[SerializeType, int]:
     """Return the serialisation of the header of the frame between these bytes, and where its body begins.
 
     Raises:

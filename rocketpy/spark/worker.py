@@ -81,8 +81,8 @@ class WithoutBrokenPipes:
 
 
 def hide_broken_pipes() -> None:
-    """Leave tracebacks of broken pipes out of the standard error of this process, if PySpark has started it, and of those
-    that it forks: a JVM that needs no more rows closes its end of the connection."""
+    """Leave tracebacks of broken pipes out of the standard error of this process, if PySpark has started it, and of
+    those that it forks: a JVM that needs no more rows closes its end of the connection."""
     if _is_of_pyspark() and not isinstance(sys.stderr, WithoutBrokenPipes):
         sys.stderr = WithoutBrokenPipes(sys.stderr)
 

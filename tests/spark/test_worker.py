@@ -61,8 +61,8 @@ def test_only_broken_pipes_of_the_daemon_are_left_out() -> None:
 
 @pytest.mark.parametrize(("name", "kind"), [("pyspark.daemon", WithoutBrokenPipes), ("pytest.__main__", io.StringIO)])
 def test_processes_that_plan_print_no_broken_pipe(monkeypatch: pytest.MonkeyPatch, name: str, kind: type) -> None:
-    """Fault: Only processes that read rows were prepared, and one that had planned a source printed a traceback when the
-    JVM closed its end first."""
+    """Fault: Only processes that read rows were prepared, and one that had planned a source printed a traceback when
+    the JVM closed its end first."""
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", ModuleSpec(name, None))
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     with reason_first():
