@@ -1,10 +1,10 @@
-"""Tells a topic that was deleted and made again from the one that a query has read.
+"""Tells a topic that was deleted and made again from the one that a query has read, or a run of an archive.
 
 On brokers of RocketMQ the new topic counts its offsets from 0, so the positions of a query may be inside of it. Brokers
-of rocketpy continue the offsets of the old topic, and a query simply goes on. A checkpoint keeps the offset and the
-store time of one message of each topic and broker, the first one of a queue. While the broker has that offset, its
-message must have been stored at that time. When retention has deleted it, the first message that is left takes its
-place.
+of rocketpy continue the offsets of the old topic, and a query simply goes on. A checkpoint, and a commit of an archive,
+keeps the offset and the store time of one message of each topic and broker, the first one of a queue. While the broker
+has that offset, its message must have been stored at that time. When retention has deleted it, the first message that
+is left takes its place.
 
 A deleted topic loses all of its queues on a broker, so one message for all of them is enough, and costs one pull
 whenever queues are looked for.
@@ -36,7 +36,7 @@ class Looker(Protocol):
 
 @attrs.frozen
 class Comparison:
-    """The first messages now, and the places whose topic was made again since the checkpoint."""
+    """The first messages now, and the places whose topic was made again since others were kept."""
 
     firsts: Firsts = attrs.field(factory=dict)
     remade: frozenset[Place] = frozenset()
@@ -50,10 +50,10 @@ def place_of(queue: MessageQueue) -> Place:
 
 
 def compare(kept: Firsts, bounds: Mapping[MessageQueue, Bounds], cluster: Looker, group: str) -> Comparison:
-    """Compare the first messages of a checkpoint with those that brokers have.
+    """Compare the first messages of a checkpoint, or of an archive, with those that brokers have.
 
     Args:
-        kept: of the checkpoint; those of a topic or a broker that is away stay as they are.
+        kept: of the checkpoint or the archive; those of a topic or a broker that is away stay as they are.
         group: its pulls read the messages.
     Raises:
         RocketError: a broker cannot be asked.

@@ -83,6 +83,11 @@ def firsts_of(tree: Mapping[str, Any]) -> Firsts:
     return firsts
 
 
+def tree_of_firsts(firsts: Firsts) -> dict[str, Any]:
+    """Return the document that `firsts_of` reads."""
+    return tree_of({queue: [first.offset, first.time_ms] for queue, first in firsts.items()})
+
+
 def tree_of(offsets: Mapping[MessageQueue, Any]) -> dict[str, Any]:
     """As users and documents write them, sorted."""
     tree: dict[str, Any] = {}
@@ -105,8 +110,7 @@ class Document:
         """For Spark; the order of keys is part of it."""
         document: dict[str, Any] = {}
         if self.firsts:
-            pairs = {queue: [first.offset, first.time_ms] for queue, first in self.firsts.items()}
-            document["first"] = tree_of(pairs)
+            document["first"] = tree_of_firsts(self.firsts)
         if self.begins:
             document["from"] = tree_of(self.begins)
         if self.is_initial:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 MUST_RUN = os.environ.get("CI") == "true"
 NEEDED = ("pyarrow", "pyspark")
 NEEDED_BY = {
+    "test_archive_remade.py": ("deltalake", "moto", "pyiceberg"),
     "test_archive_tables.py": ("deltalake", "duckdb", "moto", "pandas", "pyiceberg"),
     "test_bodies.py": ("fastavro",),
     "test_kill_judges.py": ("duckdb",),

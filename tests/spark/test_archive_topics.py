@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
+from rocketpy.admin.cli import main as mqadmin
 from rocketpy.cli.command_line import cli
 from rocketpy.client import Message, ProducerOptions
 from rocketpy.client.sync import Producer
@@ -216,6 +217,18 @@ def test_what_was_deleted_or_replaced_is_told(
     for queue in range(3):
         gap = "10 of the offsets 10 to 20 were deleted before they were archived"
         assert f"queue {queue} of topic Gone on {BROKER}: {gap}" in caplog.text
+
+
+def test_a_topic_that_was_made_again_on_our_broker_goes_on(broker: RunningBroker, tmp_path: Path) -> None:
+    """Its offsets continue: an archive has the messages of both."""
+    topic = f"Again_{tmp_path.name}"  # another one for a second try
+    send(broker, topic, 30)
+    run(broker, tmp_path, topic)
+    assert mqadmin(["deleteTopic", "-n", broker.namesrv, "-c", "DefaultCluster", "-t", topic]) in (None, 0)
+    send(broker, topic, 75)
+    run(broker, tmp_path, topic)
+    run(broker, tmp_path, topic)
+    assert_whole(tmp_path, topic, 105)
 
 
 def test_a_queue_that_was_added_too_late_is_told(caplog: pytest.LogCaptureFixture) -> None:

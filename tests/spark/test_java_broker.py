@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryListener
 
 import rocketpy.spark
 from rocketpy.admin.cli import main as mqadmin
+from rocketpy.cli.command_line import cli
 from rocketpy.client import Message, ProducerOptions
 from rocketpy.client.options import ClientOptions
 from rocketpy.client.sync import Producer
@@ -167,6 +170,29 @@ def test_a_topic_that_is_deleted_and_made_again(broker: JavaBroker) -> None:
     at, found = read_on(broker, "JavaAgain", at, failOnDataLoss="false")
     assert sorted(found) == list(range(50, 130))
     assert read_on(broker, "JavaAgain", at) == (at, [])
+
+
+@pytest.mark.parametrize("name", ["parquet", "delta", "iceberg"])
+def test_an_archive_of_a_topic_that_is_deleted_and_made_again(broker: JavaBroker, tmp_path: Path, name: str) -> None:
+    """Fault: An archive left out messages of a topic that was made again and has grown beyond the archived offsets."""
+    topic, commands = f"JavaArchived-{name}", ["pipeline", "archive", "--inline", "--format", name]
+
+    def archive(target: str, *words: str) -> Result:
+        where = ["-n", broker.namesrv, "-t", topic, *words, str(tmp_path / target)]
+        return CliRunner().invoke(cli, [*commands, *where])
+
+    send(broker, topic, range(50))
+    assert json.loads(archive("a").stdout)["rows"] == 50
+    send(broker, topic, range(50, 60))
+    assert json.loads(archive("a").stdout)["rows"] == 10
+    admin(broker, "deleteTopic", "-c", "DefaultCluster", "-t", topic)
+    send(broker, topic, range(60, 200))
+    for words in ([], ["--allow-gap"]):
+        done = archive("a", *words)
+        assert done.exit_code == 2 and f"were deleted and made again since, or its store was replaced: {topic}" in (
+            done.stderr
+        )
+    assert json.loads(archive("other").stdout)["rows"] == 140
 
 
 def test_retention_and_a_new_queue(broker: JavaBroker, caplog: pytest.LogCaptureFixture) -> None:

@@ -20,6 +20,7 @@ from rocketpy.errors import ConfigError, StoreError
 from rocketpy.store.files import translated
 from rocketpy.store.replaced_file import durably_created
 
+from ..offsets import Firsts, firsts_of, tree_of_firsts
 from .running import locked
 
 VERSION = 1
@@ -50,7 +51,8 @@ class Manifest:
     """The files that a run has archived, with the records from the phy offset `begin` up to `end`.
 
     A compaction has `begin` equal to `end`: its files have the rows of the files in `removed`. Files in `bad` are of
-    the side table (archive.py); they have no queues. The archive of topics has `positions` instead of phy offsets.
+    the side table (archive.py); they have no queues. The archive of topics has `positions` instead of phy offsets, and
+    the first messages of its topics (first_messages.py), which manifests of older releases lack.
     """
 
     begin: int
@@ -59,6 +61,7 @@ class Manifest:
     removed: list[str] = attrs.field(factory=list)
     bad: list[ArchivedFile] = attrs.field(factory=list)
     positions: Positions = attrs.field(factory=dict)
+    firsts: Firsts = attrs.field(factory=dict)
 
     @property
     def rows(self) -> int:
@@ -68,6 +71,11 @@ class Manifest:
     def all_files(self) -> list[ArchivedFile]:
         """Return all files, including the side table's."""
         return [*self.files, *self.bad]
+
+    def encode(self) -> bytes:
+        """Return the text of the manifest's file."""
+        fields = attrs.asdict(self, filter=attrs.filters.exclude("firsts"))
+        return json.dumps({"version": VERSION, **fields, "firsts": tree_of_firsts(self.firsts)}).encode()
 
 
 @attrs.define
@@ -79,6 +87,7 @@ class ArchiveLog:
     number: int = 0  # of the last manifest
     end: int | None = None  # phy offset up to which the log is archived
     positions: Positions = attrs.field(factory=dict)  # of the archive of topics
+    firsts: Firsts = attrs.field(factory=dict)  # of its topics
 
     @property
     def pending(self) -> Path:
@@ -101,19 +110,20 @@ class ArchiveLog:
         with locked(log.directory / "lock", f"{target}: another run archives broker {broker}"):
             last = log._read_last()
             if last is not None:
-                log.end, log.positions = last.end, last.positions
+                log.end, log.positions, log.firsts = last.end, last.positions, last.firsts
                 log._publish(last)
             shutil.rmtree(log.pending)
             log.pending.mkdir()
             yield log
 
     def commit(self, manifest: Manifest) -> Manifest:
-        """Make a run's files part of the archive. Without positions those of the last manifest stay."""
-        manifest = attrs.evolve(manifest, positions=manifest.positions or self.positions)
+        """Make a run's files part of the archive. Without positions or first messages the last manifest's stay."""
+        positions, firsts = manifest.positions or self.positions, manifest.firsts or self.firsts
+        manifest = attrs.evolve(manifest, positions=positions, firsts=firsts)
         path = self.directory / f"{self.number + 1:08}.json"
         with durably_created(path) as file:
-            file.write(json.dumps({"version": VERSION, **attrs.asdict(manifest)}).encode())
-        self.number, self.end, self.positions = self.number + 1, manifest.end, manifest.positions
+            file.write(manifest.encode())
+        self.number, self.end, self.positions, self.firsts = self.number + 1, manifest.end, positions, firsts
         self._publish(manifest)
         return manifest
 
@@ -162,8 +172,8 @@ def read_manifest(path: Path) -> Manifest:
         if found.pop("version") != VERSION:
             raise StoreError(f"{path} is of another version: use the rocketpy that wrote it, or a newer one")
         files, bad = ([ArchivedFile(**file) for file in found.get(name, [])] for name in ("files", "bad"))
-        removed, positions = found.get("removed", []), found.get("positions", {})
-        return Manifest(found["begin"], found["end"], files, removed, bad, positions)
+        removed, positions, firsts = found.get("removed", []), found.get("positions", {}), found.get("firsts", {})
+        return Manifest(found["begin"], found["end"], files, removed, bad, positions, firsts_of(firsts))
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise StoreError(f"{path} cannot be read: {error}") from error
 

@@ -1,8 +1,11 @@
 """Job archive of topics: what running brokers have of them after the end of the run before.
 
 The archive is the same as that of a store, but its manifests say how far each queue is archived, not the log. A run
-asks for the ends of the queues once and reads up to them. Parts go through the queues in order, so the rows of a queue
-are in files whose names ascend with its offsets.
+asks each broker once for the ends of its queues and reads up to them. Parts go through the queues in order, so the rows
+of a queue are in files whose names ascend with its offsets.
+
+A topic that was deleted and made again ends the run. Its messages would have the queues and offsets of archived ones,
+and compaction and replay order the rows of a queue by offset.
 """
 
 from __future__ import annotations
@@ -23,6 +26,8 @@ from rocketpy.store.inspection.verify import NO_LISTENER
 from ..cluster import CLUSTERS, Bounds
 from ..connection import ConnectionOptions
 from ..data_lost import DataLost, RecordsGone
+from ..first_messages import Looker, compare
+from ..offsets import Firsts
 from ..options import parse_options
 from ..pulls import Slice
 from ..slices import mean_message_bytes, read_slices
@@ -72,28 +77,33 @@ def archive_topics(
         is_stopped: asked after each commit; True ends the run there.
     Returns: the manifests of this run; none if there was nothing new.
     Raises:
-        ConfigError: options, or a topic that does not exist. StoreError: another run is busy, messages are gone, or the
-        archive of a broker is made of its store. TransportError, BrokerError: a broker cannot be read.
+        ConfigError: options, or a topic that does not exist. StoreError: another run is busy, messages are gone, a
+        topic was made again, or the archive of a broker is made of its store. TransportError, BrokerError: a broker
+        cannot be read.
     """
     options = parse_connection(topics, connection, allow_gap=allow_gap)
     cluster = CLUSTERS.get(options.client_options())
-    bounds = cluster.bounds(cluster.queues(topics))
-    _warn_of_absent(target.absolute(), topics, {queue.broker_name for queue in bounds})
+    queues = cluster.queues(topics)
+    brokers = sorted({queue.broker_name for queue in queues})
+    _warn_of_absent(target.absolute(), topics, set(brokers))
     manifests: list[Manifest] = []
-    for broker in sorted({queue.broker_name for queue in bounds}):
-        of_broker = {queue: ends for queue, ends in sorted(bounds.items()) if queue.broker_name == broker}
+    for broker in brokers:
         with ArchiveLog.opened(target.absolute(), broker) as log:
             if log.end is not None and not log.positions:
                 raise StoreError(
                     f"{target}: the archive of broker {broker} is made of its store; rows would be there twice: name "
                     "another directory"
                 )
+            # Asked with the log open: no other run moves the positions beyond these ends.
+            of_broker = dict(sorted(cluster.bounds({one for one in queues if one.broker_name == broker}).items()))
+            group = options.pull_settings.group
+            firsts = compared(target, log.firsts, log.positions, of_broker, cluster, group)
             slices = new_slices(log.positions, of_broker, allow_gap)
             size = mean_message_bytes(options, slices)
             parts = list(cut_parts(slices, max(1, min(part_bytes, commit_bytes) // size)))
             work, per_commit = partial(_make_work, options, log), max(1, commit_bytes // part_bytes)
-            for group, results in run_in_groups(spark, work, parts, per_commit, broker, listener, is_stopped):
-                manifests.append(_commit(log, group, results))
+            for done, results in run_in_groups(spark, work, parts, per_commit, broker, listener, is_stopped):
+                manifests.append(_commit(log, done, results, firsts))
     return manifests
 
 
@@ -120,6 +130,34 @@ def parse_connection(topics: tuple[str, ...], connection: Mapping[str, str], *, 
         raise ConfigError("which topics of the brokers? name them with --topic")
     chosen = {"subscribe": ",".join(topics), "failOnDataLoss": str(not allow_gap).lower()}
     return parse_options(TopicOptions, {**connection, **chosen})
+
+
+def compared(
+    target: object,
+    kept: Firsts,
+    positions: Positions,
+    bounds: Mapping[MessageQueue, Bounds],
+    cluster: Looker,
+    group: str,
+) -> Firsts:
+    """Return the first messages for the next commit.
+
+    Args:
+        target: for errors.
+        kept: of the last commit, as `positions`. A run that was cut short may have kept those of topics of which
+            nothing is archived yet: they do not count.
+        bounds: the offsets of one broker's queues.
+    Raises:
+        StoreError: a topic was made again.
+    """
+    comparison = compare({q: first for q, first in kept.items() if q.topic in positions}, bounds, cluster, group)
+    if comparison.remade:
+        broker, topics = min(broker for _, broker in comparison.remade), sorted(topic for topic, _ in comparison.remade)
+        raise StoreError(
+            f"{target}: archived topics of broker {broker} were deleted and made again since, or its store was "
+            f"replaced: {', '.join(topics)}. Archive them to another directory or table; runs without them go on here"
+        )
+    return comparison.firsts
 
 
 def new_slices(positions: Positions, bounds: Mapping[MessageQueue, Bounds], allow_gap: bool) -> list[Slice]:
@@ -174,12 +212,12 @@ def _make_work(options: TopicOptions, log: ArchiveLog) -> Callable[[TopicPart], 
     return partial(write_part, options, log.pending, f"{log.directory.name}-{log.number + 1:08}")
 
 
-def _commit(log: ArchiveLog, parts: Sequence[TopicPart], results: list[list[ArchivedFile]]) -> Manifest:
+def _commit(log: ArchiveLog, parts: Sequence[TopicPart], results: list[list[ArchivedFile]], firsts: Firsts) -> Manifest:
     positions: Positions = {topic: dict(queues) for topic, queues in log.positions.items()}
     for one in (one for part in parts for one in part.slices):
         positions.setdefault(one.queue.topic, {})[str(one.queue.queue_id)] = one.end
     files = [file for result in results for file in result]
-    return log.commit(Manifest(0, 0, files, positions=positions))
+    return log.commit(Manifest(0, 0, files, positions=positions, firsts=firsts))
 
 
 def write_part(options: TopicOptions, pending: Path, prefix: str, part: TopicPart) -> list[ArchivedFile]:

@@ -18,18 +18,21 @@ import attrs
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rocketpy.client.cluster.time_search import StoredAt
 from rocketpy.errors import StoreError
 from rocketpy.message.message_queue import MessageQueue
 
 from ..cluster import CLUSTERS
 from ..columns import TIMES, arrow_schema
+from ..first_messages import place_of
+from ..offsets import Firsts
 from ..segments import list_segments
 from ..slices import mean_message_bytes
 from ..store_source import PieceReader, plan
 from .archive import SPLIT_BYTES, begin_after, options_of
 from .archive_files import COLUMNS, chunks
 from .archive_log import Positions
-from .archive_topics import PART_BYTES, TopicPart, cut_parts, new_slices, parse_connection, read_part
+from .archive_topics import PART_BYTES, TopicPart, compared, cut_parts, new_slices, parse_connection, read_part
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +45,10 @@ ROWS_SCHEMA = pa.schema(
 
 MARKS = {"parquet": "_rocketpy", "delta": "_delta_log", "iceberg": "catalog.db"}
 """What the directory of an archive has, by its format."""
+
+
+FIRST = ("first-queue", "first-offset", "first-time")
+"""Positions of a topic on a broker that keep its first message (first_messages.py); no queue has such a name."""
 
 
 PASSWORD = re.compile(r"(://[^\s:/@]*):\S*@")
@@ -152,17 +159,21 @@ def archive_topics(
     options = parse_connection(topics, connection, allow_gap=allow_gap)
     cluster = CLUSTERS.get(options.client_options())
     bounds = cluster.bounds(cluster.queues(topics))
-    slices = []
+    slices, changed = [], dict[str, int]()
     for broker in sorted({queue.broker_name for queue in bounds}):
         if archive.position(_name_of(broker)) is not None:
             raise StoreError(f"{archive.uri}: broker {broker} is archived by its store; rows would be there twice")
         of_broker = {queue: ends for queue, ends in sorted(bounds.items()) if queue.broker_name == broker}
-        slices += new_slices(_positions_of(archive, of_broker), of_broker, allow_gap)
+        positions, kept = _positions_of(archive, of_broker), _firsts_of(archive, of_broker)
+        firsts = compared(archive.uri, kept, positions, of_broker, cluster, options.pull_settings.group)
+        changed |= _positions_with({queue: first for queue, first in firsts.items() if kept.get(queue) != first})
+        slices += new_slices(positions, of_broker, allow_gap)
     size = mean_message_bytes(options, slices)
     for part in cut_parts(slices, max(1, min(PART_BYTES, commit_bytes) // size)):
         if is_stopped():
             return
-        _append_part(archive, part, read_part(options, part), commit_bytes)
+        _append_part(archive, part, read_part(options, part), commit_bytes, changed)
+        changed = {}
 
 
 def _positions_of(archive: TableArchive, queues: Iterable[MessageQueue]) -> Positions:
@@ -174,16 +185,38 @@ def _positions_of(archive: TableArchive, queues: Iterable[MessageQueue]) -> Posi
     return positions
 
 
-def _append_part(archive: TableArchive, part: TopicPart, batches: Iterable[Any], commit_bytes: int) -> None:
-    """Commit the rows of a part, usually at once. The last commit also passes offsets without a message."""
+def _firsts_of(archive: TableArchive, queues: Iterable[MessageQueue]) -> Firsts:
+    """Return the first messages of these queues' topics, as far as the table has them."""
+    firsts: Firsts = {}
+    for topic, broker in sorted({place_of(queue) for queue in queues}):
+        number, offset, time_ms = (archive.position(_name_of(broker, topic, name)) for name in FIRST)
+        if number is not None and offset is not None and time_ms is not None:
+            firsts[MessageQueue(topic, broker, number)] = StoredAt(offset, time_ms)
+    return firsts
+
+
+def _positions_with(firsts: Firsts) -> dict[str, int]:
+    """Return the positions that keep first messages."""
+    return {
+        _name_of(queue.broker_name, queue.topic, name): value
+        for queue, first in firsts.items()
+        for name, value in zip(FIRST, (queue.queue_id, first.offset, first.time_ms), strict=True)
+    }
+
+
+def _append_part(
+    archive: TableArchive, part: TopicPart, batches: Iterable[Any], commit_bytes: int, firsts: Mapping[str, int]
+) -> None:
+    """Commit the rows of a part, usually at once, with first messages. The last commit also passes offsets without a
+    message."""
     ends = {f"{_name_of(one.queue.broker_name)}/topics": 1 for one in part.slices}
     ends |= {_name_of(one.queue.broker_name, one.queue.topic, one.queue.queue_id): one.end for one in part.slices}
     held = None
     for rows in chunks(batches, commit_bytes):
         if held is not None:
-            archive.append(held, _positions_after(held))
+            archive.append(held, {**firsts, **_positions_after(held)})
         held = rows
-    archive.append(arrow_schema(COLUMNS).empty_table() if held is None else held, ends)
+    archive.append(arrow_schema(COLUMNS).empty_table() if held is None else held, {**firsts, **ends})
 
 
 def _positions_after(rows: Any) -> dict[str, int]:
