@@ -173,8 +173,8 @@ def test_queues_without_messages_have_no_tasks() -> None:
 
 
 def test_handlers_run_in_the_context_of_their_consumer() -> None:
-    """Fault: The answer to a pull without a task was handled in the context of the call that had connected, and a
-    handler's trace began below a span of somebody else."""
+    """Fault: After a reconnection, handlers ran in the context of the call that had connected, below somebody else's
+    span."""
     context: ContextVar[str] = ContextVar("context")
 
     async def scenario(cluster: FakeCluster) -> None:

@@ -59,7 +59,7 @@ CUTS = (1, 3, 100, 300, 4_095, 4_096, 20_000, 262_144)  # bytes of one read
 
 @pytest.mark.parametrize("seed", range(60))
 def test_frames_in_parts_of_any_size(seed: int) -> None:
-    """Holds: A reader joins the parts of large frames, and takes over none of the memory that it is given."""
+    """The reader joins the parts of large frames, and takes over none of the memory that it is given."""
     chance = random.Random(seed)
     sent = chance.choices(LARGE, k=8)
     stream = b"".join(encode_frame(frame.serialize_type, frame.header, frame.body) for frame in sent)
