@@ -130,6 +130,7 @@ class FrameCutter:
             return self._joined() if self._parts_size >= self._wanted else None
         buffer, start = self._buffer, self._start
         if len(buffer) - start < LENGTH_SIZE:
+            self._buffer, self._start = buffer[start:], 0  # without the frames before it
             return None
         (length,) = LENGTH.unpack_from(buffer, start)
         if not 4 <= length <= self._frame_size_max - LENGTH_SIZE:

@@ -171,6 +171,7 @@ class TrioSocketStream:
                     self._is_over = True
                     return
                 receiver.received(data)
+                del data  # it would stay until the next read
 
     def _receive(self) -> bytes | None:
         """Read once. Returns: the bytes; none at the end of the stream; None if none are there."""

@@ -81,6 +81,7 @@ class TrioByteStream:
             if not data:
                 return
             receiver.received(data)
+            del data  # it would stay until the next read, which may never come
 
     async def _write(self, receiver: Receiver) -> None:
         """Write what is queued until the stream is closed and nothing waits, or the stream breaks; that ends all."""

@@ -57,6 +57,20 @@ LARGE = [Frame(SerializeType.JSON, b"h" * 200, b"%d" % size * size or None) for 
 CUTS = (1, 3, 100, 300, 4_095, 4_096, 20_000, 262_144)  # bytes of one read
 
 
+@pytest.mark.parametrize("rest", [0, 3, 10])
+def test_what_was_cut_is_not_kept(rest: int) -> None:
+    """Fault: Three bytes of a next frame kept all of the read that they came with, beyond every bound of memory."""
+    cutter = FrameCutter()
+    image = encode_frame(SerializeType.JSON, b"{}", bytes(60_000))
+    tracemalloc.start()
+    cutter.feed(image + image[:rest])
+    assert len(drain(cutter)) == 1
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert cutter.buffered_size == rest
+    assert held < 10_000
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_frames_in_parts_of_any_size(seed: int) -> None:
     """The reader joins the parts of large frames, and takes over none of the memory that it is given."""
