@@ -4,6 +4,7 @@ import socket
 import tracemalloc
 
 import trio
+import trio.testing
 
 from rocketpy.transport.trio_socket_stream import TrioSocketStream
 from rocketpy.transport.trio_stream import TrioByteStream
@@ -15,10 +16,19 @@ class Counting:
     """A receiver that keeps nothing."""
 
     def __init__(self) -> None:
-        self.size = 0
+        self._left = 0
+        self._all = trio.Event()
 
     def received(self, data: bytes | bytearray) -> None:
-        self.size += len(data)
+        self._left -= len(data)
+        if not self._left:
+            self._all.set()
+
+    async def take(self, peer: trio.SocketStream, size: int) -> None:
+        """Let the peer send so many bytes, and wait until they are here."""
+        self._left, self._all = size, trio.Event()
+        await peer.send_all(bytes(size))
+        await self._all.wait()
 
     def drained(self) -> None:
         pass
@@ -29,14 +39,10 @@ async def held_after_a_read(stream: TrioByteStream | TrioSocketStream, peer: tri
     receiver = Counting()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(stream.run, receiver, SIZE)
-        await peer.send_all(b"x")
-        while receiver.size < 1:
-            await trio.sleep(0.001)
+        await receiver.take(peer, 1)
         tracemalloc.start()
-        await peer.send_all(bytes(SIZE))
-        while receiver.size < SIZE + 1:
-            await trio.sleep(0.001)
-        await trio.sleep(0.01)
+        await receiver.take(peer, SIZE)
+        await trio.testing.wait_all_tasks_blocked()
         held, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         stream.abort()
