@@ -30,6 +30,8 @@ from .consume_queues import Queue, each_queue, end_of_queue, first_place_from, l
 from .decoder import Decoder
 from .scan import TIME_MAX_MS, TIME_MIN_MS, Checks, Selection
 
+SEARCH_BYTES = 8 << 20  # twice the largest record of default settings; a log's last file may end in a gigabyte of zeros
+
 
 @attrs.frozen
 class Segment:
@@ -193,15 +195,26 @@ class Boundaries:
         places = [begin]
         for place in range(begin + split_bytes, end, split_bytes):
             if place > places[-1]:  # otherwise a record is longer than a piece
-                exact = self._exact(segment, image, place, places[-1], hints=self.how == "auto")
+                near = min(segment.end, place + SEARCH_BYTES)
+                exact = self._exact(segment, image, place, places[-1], hints=self.how == "auto", stop=near)
                 if exact >= end:
                     break
-                places.append(exact)
+                if exact != near:  # else the log ends before it, or is damaged, or has a longer record
+                    places.append(exact)
         return [Piece(segment, low, high) for low, high in itertools.pairwise([*places, end]) if low < high]
 
-    def _exact(self, segment: Segment, image: mmap.mmap | bytes, place: int, known: int, *, hints: bool) -> int:
-        """The begin of the first record at or after `place`, of a later one with `hints`; the segment's end if there is
-        none. `known`: a record begins there, before `place`."""
+    def _exact(
+        self,
+        segment: Segment,
+        image: mmap.mmap | bytes,
+        place: int,
+        known: int,
+        *,
+        hints: bool,
+        stop: int | None = None,
+    ) -> int:
+        """The begin of the first record at or after `place`, of a later one with `hints`; `stop`, or the segment's end,
+        if the bytes before it have none. `known`: a record begins there, before `place`."""
         if place in (segment.start, segment.end):
             return place
         if self.how == "walk":
@@ -210,8 +223,9 @@ class Boundaries:
             with suppress(RecordCorrupt):
                 if _is_record(image, segment, candidate):
                     return candidate
-        found = walker().resync(image, segment.start, place - segment.start, segment.size)
-        return segment.end if found is None else segment.start + found
+        stop = segment.end if stop is None else stop
+        found = walker().resync(image, segment.start, place - segment.start, stop - segment.start)
+        return stop if found is None else segment.start + found
 
     def _hints(self, segment: Segment, place: int) -> list[int]:
         """Places of records at or after `place` by consume queues, nearest first."""

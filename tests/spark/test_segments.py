@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rocketpy.errors import RecordCorrupt, StoreError
+from rocketpy.spark.decoder import Decoder
 from rocketpy.spark.options import parse_options
 from rocketpy.spark.segments import list_segments
 from rocketpy.spark.store_options import StoreOptions
@@ -109,6 +111,24 @@ def test_every_split_size_gives_every_record_once(tmp_path: Path, boundary: str,
     assert len(list_segments(tmp_path / "s")) > 2
     for split in (1, 2, 17, 64, 100, 131, 500, 1000, 4096, 1 << 30):
         assert places_of(read(tmp_path / "s", splitBytes=split, boundary=boundary, columns="min")) == places, split
+
+
+def test_all_zeros_after_a_log_are_not_searched_for_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: To plan a store, Spark searched all zeros of the last file, a gigabyte that nobody had written."""
+    (tmp_path / "commitlog").mkdir()
+    path = tmp_path / "commitlog" / file_name(0)
+    path.write_bytes(image_of([record("A", b"%d" % n * 20) for n in range(5000)]).data)
+    os.truncate(path, 1 << 30)
+    searched = []
+    resync = Decoder.resync
+
+    def counted(self: Decoder, data: Any, start: int, position: int, stop: int) -> int | None:
+        searched.append(stop - position)
+        return resync(self, data, start, position, stop)
+
+    monkeypatch.setattr(Decoder, "resync", counted)
+    assert len(read(tmp_path, splitBytes="64m", columns="min")) == 5000
+    assert 0 < sum(searched) <= (1 << 30) / 8
 
 
 def test_a_range_begins_and_ends_at_the_records_that_it_names(tmp_path: Path) -> None:
