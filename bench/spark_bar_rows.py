@@ -38,10 +38,14 @@ def speeds(row: str, what: str, turns: list[Turn], bar: float | None = None) -> 
 
 
 def ask_scan(inputs: Inputs) -> Iterator[Line]:
-    """A store at rest, 1 KiB, beside Parquet files of the same rows."""
+    """A store at rest, 1 KiB, beside Parquet files of the same rows with random bodies."""
+    from pyspark.sql import functions as f
+
     size, spark = "1 KiB", inputs.spark
     path, rows, files = str(inputs.store(size)), inputs.rows(size), str(inputs.directory / "parquet")
-    read(spark, "rocketmq_store", path=path, columns="all").write.parquet(files)
+    stored = read(spark, "rocketmq_store", path=path, columns="all")
+    # The driver's bodies are alike, and a dictionary of Parquet would hold a dozen of them.
+    stored.withColumn("body", f.randstr(SIZES[size]).cast("binary")).write.parquet(files)
     for columns, bar in PARQUET_BARS.items():
         frame = read(spark, "rocketmq_store", path=path, columns=columns)
         names = frame.columns
