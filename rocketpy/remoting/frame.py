@@ -1,4 +1,4 @@
-"""Cut frames out of a byte stream, and name the fields of their headers.
+"""Cut frames out of a byte stream, name the fields of their headers, and convert languages and booleans in them.
 
 Layout, big-endian::
 
@@ -59,7 +59,7 @@ class Frame(NamedTuple):
 
 
 def encode_frame(serialize_type: SerializeType, header: bytes, body: bytes | None) -> bytes:
-    """A whole frame.
+    """Return the bytes of one frame.
 
     Raises:
         LocalProtocolError: the frame would be larger than any peer accepts.
@@ -88,11 +88,11 @@ class FrameCutter:
     def __init__(self, *, frame_size_max: int = FRAME_SIZE_MAX, header_size_max: int = HEADER_SIZE_MAX) -> None:
         self._frame_size_max = frame_size_max
         self._header_size_max = header_size_max
-        self._buffer: bytes | bytearray = b""  # what came last, as long as it ends with a frame: mostly it does
-        self._start = 0  # where the next frame begins; bytes before it are spent
-        self._parts: list[bytes | bytearray] = []  # from the beginning of a frame that is not complete; else empty
-        self._parts_size = 0  # bytes of them together
-        self._wanted = 0  # bytes of that frame
+        self._buffer: bytes | bytearray = b""  # bytes received and not yet cut; empty while `_parts` has any
+        self._start = 0  # where the next frame begins in `_buffer`; bytes before it have been cut
+        self._parts: list[bytes | bytearray] = []  # of one incomplete frame, from its first byte on; else empty
+        self._parts_size = 0  # bytes of all parts
+        self._wanted = 0  # bytes that the incomplete frame will have
 
     @property
     def buffered_size(self) -> int:
@@ -169,7 +169,7 @@ class FrameCutter:
 def cut_frame(
     image: bytes | memoryview, *, frame_size_max: int = FRAME_SIZE_MAX, header_size_max: int = HEADER_SIZE_MAX
 ) -> Frame:
-    """The one frame that `image` is.
+    """Return the one frame that `image` is.
 
     Raises:
         FrameTooLarge: the length is beyond the limit.
@@ -216,7 +216,8 @@ def _frame_between(data: bytes | bytearray | memoryview, start: int, end: int, h
 class HeaderFields(NamedTuple):
     """The seven fields of a header, in both serialisations (json_header.py, rocketmq_header.py).
 
-    Both are named tuples: each command makes one of each, and frozen attrs classes take three times as long to make.
+    `Frame` and `HeaderFields` are named tuples: each command makes one of each, and a frozen attrs class takes three
+    times as long to make.
     """
 
     code: int
@@ -229,7 +230,7 @@ class HeaderFields(NamedTuple):
 
 
 def language_or_none(number: int) -> LanguageCode | None:
-    """The language by its number; None for one that we do not know, which is no error."""
+    """Return the language of a number, or None for an unknown one, which is no error."""
     try:
         return LanguageCode(number)
     except ValueError:
@@ -237,10 +238,10 @@ def language_or_none(number: int) -> LanguageCode | None:
 
 
 def parse_bool(text: str) -> bool:
-    """A boolean as `Boolean.parseBoolean` reads it: `true` in any case is true, all else is false."""
+    """Return True for `true` in any case and False for all else, as `Boolean.parseBoolean` does."""
     return text.lower() == "true"
 
 
 def format_bool(value: bool) -> str:
-    """The spelling that Go compares as text."""
+    """Return `true` or `false`, the spelling that Go clients compare as text."""
     return "true" if value else "false"

@@ -1,7 +1,10 @@
-"""PySpark's daemon, which forks the Python workers of a JVM, for sessions on one machine.
+"""PySpark's daemon, which forks the Python workers of a JVM, with broken pipes hidden from the first task on.
 
-Short: Spark starts this module by its name. Without it, a worker whose task ends before it has run code of ours would
-print the traceback of a broken pipe.
+With Spark's own daemon a worker whose task ends before any of our code has run prints the traceback of a broken pipe.
+Only sessions on one machine use this module (`session` in session.py): a cluster would have to import it on each node
+for every Python task, and a node without rocketpy would fail other programs' tasks too.
+
+Short: Spark starts this module by its name.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def session(
         # A stream keeps a state store for each of them; Spark's 200 make a batch on one machine take half a minute.
         settings["spark.sql.shuffle.partitions"] = str(2 * (os.cpu_count() or 1))
         settings[CHECKPOINT_MANAGER] = BY_FILE_SYSTEM
-        settings["spark.python.daemon.module"] = DAEMON
+        settings["spark.python.daemon.module"] = DAEMON  # a cluster keeps Spark's own, which each node can import
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise workers run the python3 of the PATH
     builder = SparkSession.builder.appName(name)
     if master is not None:

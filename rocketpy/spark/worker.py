@@ -19,7 +19,7 @@ import rocketpy
 from rocketpy.errors import ConfigError, RocketError
 
 HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"  # PySpark reads it when it tells the JVM of an exception
-DAEMON = "rocketpy.spark.daemon"  # a setting of Spark names it: session.py
+DAEMON = "rocketpy.spark.daemon"  # session.py gives it to Spark, for sessions on one machine
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
@@ -42,9 +42,12 @@ class Origin:
 
 @contextmanager
 def reason_first() -> Iterator[None]:
-    """Within it, an error of ours reaches the JVM without a traceback: Spark's message begins with the reason, and not
-    with a page of PySpark's frames. PySpark ends the process after the error, so nothing else is hidden. The process
-    prints no broken pipe afterwards: a JVM that has a plan closes its end before PySpark has written the last word."""
+    """Report our errors to the JVM without a traceback, and hide broken pipes of this process for good.
+
+    So Spark's message begins with the reason instead of a page of PySpark's frames. PySpark ends the process after the
+    error: no other traceback is lost. A JVM that has its plan closes the connection before PySpark has written its last
+    word, which is why broken pipes stay hidden after the block.
+    """
     hide_broken_pipes()
     try:
         yield
@@ -55,7 +58,7 @@ def reason_first() -> Iterator[None]:
 
 
 def _is_of_pyspark() -> bool:
-    """Return True in a process that PySpark has started: a worker, or one that plans."""
+    """Return True if PySpark has started this process: as a worker, or to plan a query."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     return spec is not None and (spec.name.startswith("pyspark.") or spec.name == DAEMON)
 
@@ -63,8 +66,8 @@ def _is_of_pyspark() -> bool:
 class WithoutBrokenPipes:
     """Standard error without the tracebacks of a JVM that has closed its end of the connection.
 
-    `show` and `limit` end tasks early. PySpark's daemon then fails to write what is left, and prints that failure
-    although nothing is lost. What is written while the daemon handles a BrokenPipeError is dropped.
+    `show` and `limit` end tasks early. PySpark then fails to write the remaining rows, and prints that failure although
+    nothing is lost. Output of a handler for a BrokenPipeError that PySpark's own code raised is dropped.
     """
 
     def __init__(self, target: TextIO) -> None:
@@ -72,7 +75,7 @@ class WithoutBrokenPipes:
 
     def write(self, text: str) -> int:
         caught = sys.exc_info()[1]
-        if isinstance(caught, BrokenPipeError) and _is_of_daemon(caught):
+        if isinstance(caught, BrokenPipeError) and _is_raised_by_pyspark(caught):
             return len(text)
         return self._target.write(text)
 
@@ -81,21 +84,26 @@ class WithoutBrokenPipes:
 
 
 def hide_broken_pipes() -> None:
-    """Leave tracebacks of broken pipes out of the standard error of this process, if PySpark has started it, and of
-    those that it forks: a JVM that needs no more rows closes its end of the connection."""
+    """Leave tracebacks of broken pipes out of standard error, here and in forks, if PySpark has started this process.
+
+    A JVM that needs no more rows closes its end of the connection.
+    """
     if _is_of_pyspark() and not isinstance(sys.stderr, WithoutBrokenPipes):
         sys.stderr = WithoutBrokenPipes(sys.stderr)
 
 
-def _is_of_daemon(error: BaseException) -> bool:
+def _is_raised_by_pyspark(error: BaseException) -> bool:
+    """Return True if the handler is in the main module, which PySpark provides in its processes, or in its daemon."""
     trace = error.__traceback__
     return trace is not None and trace.tb_frame.f_globals.get("__name__") in ("__main__", "pyspark.daemon")
 
 
 @functools.cache
 def prepare_worker() -> None:
-    """Spark's daemon runs a full garbage collection after each task: 20 to 45 ms, mostly for modules that stay. What is
-    loaded by the first task is taken out of it. Its tracebacks of broken pipes are left out."""
+    """Exclude the modules loaded so far from garbage collection, and hide broken pipes of this worker.
+
+    Spark's daemon runs a full collection after each task: 20 to 45 ms, mostly for modules that stay.
+    """
     hide_broken_pipes()
     gc.collect()
     gc.freeze()

@@ -1,6 +1,7 @@
-"""The format `rocketmq_store`, known to Spark without registration: it imports every installed package whose name
-begins with pyspark_ and takes its DefaultSource. It does so in many processes, and one package that fails hides all
-others. Therefore little is imported before a query uses the source.
+"""The format `rocketmq_store`, known to Spark without registration.
+
+Spark imports every installed package whose name begins with pyspark_, in many processes, and takes its DefaultSource.
+A package that fails to import hides all others, so this one imports little before a query uses the source.
 """
 
 from __future__ import annotations
