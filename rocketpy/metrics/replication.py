@@ -98,7 +98,7 @@ REPLICATION_METRICS: tuple[Metric[Snapshot], ...] = (
     counter("rocketpy_ha_role_changes", "", "Member: changes of its state since the start.",
             _member(lambda m: m.changes)),
     gauge("rocketpy_ha_member_fault", "",
-          "Member: 1 if it cannot serve as master; `mqadmin haStatus -f FILE` and its log say why.",
+          "Member: 1 if it cannot serve as master; `mqadmin haStatus` with its file, and its log, say why.",
           _member(lambda m: m.has_fault)),
     gauge("rocketpy_ha_faulty_members", "",
           "Member: registered members of its group that cannot serve as master.",
