@@ -309,6 +309,7 @@ def _machine(broker: WatchedBroker, clock: TurnedClock) -> Machine:
 
     return Machine(
         orders={
+            "systemctl daemon-reload": lambda: "",
             "systemctl restart rocketpy-broker": broker.restart,
             "journalctl -u rocketpy-broker": broker.text,
             "timedatectl set-ntp true": set_clock,
@@ -317,6 +318,7 @@ def _machine(broker: WatchedBroker, clock: TurnedClock) -> Machine:
         here={
             "$HOST": "127.0.0.1",
             "/etc/rocketpy": str(broker.conf.parent),
+            "/etc/systemd/system": str(broker.conf.parent),
             ":10911": f":{broker.port}",
             "mqadmin ": f"NAMESRV_ADDR={broker.namesrv} mqadmin ",
         },
