@@ -130,14 +130,6 @@ QUOTES = (
     ),
     Quote(
         "docs/understand/known-limits.md",
-        "Start** takes {} (aim: 0.3 s), **idle memory** {} (aim: 45 MiB) ([figures](../../bench/results/compare.md))",
-        (
-            Cell("compare.md", ("boot", "boot_s"), "rocketpy", readme.seconds),
-            Cell("compare.md", ("memory-idle", "pss_mib"), "rocketpy", readme.mebibytes),
-        ),
-    ),
-    Quote(
-        "docs/understand/known-limits.md",
         "p99.9 of 10 000 sends/s was {} there, {} with a full page cache "
         "([figures](../../bench/results/store-bars.md))",
         (
@@ -162,11 +154,11 @@ QUOTES = (
     ),
     Quote(
         "docs/use/spark-cluster.md",
-        "On [two cores](../../bench/results/spark.md) a task costs {} to {} ms, "
-        "a row of 1 KiB (columns `min`) {} to {} µs",
+        "On [two cores](../../bench/results/spark.md), with at most one worker for each core, a task costs "
+        "{} to {} ms, a row of 1 KiB (columns `min`) {} to {} µs",
         (
-            Cell("spark.md", ("1",), "a task costs a worker (ms)", significant),
-            Cell("spark.md", ("2",), "a task costs a worker (ms)", significant),
+            Cell("spark.md", ("1",), "a task costs a worker (ms)"),
+            Cell("spark.md", ("2",), "a task costs a worker (ms)"),
             Cell("spark.md", ("1",), "a row costs a worker (µs)", significant),
             Cell("spark.md", ("2",), "a row costs a worker (µs)", significant),
         ),
@@ -182,12 +174,15 @@ QUOTES = (
         "≤0.05",
         Cell("store-bars.md", ("restart", "restart_s"), "ratio"),
         unit="×",
-        remark="; {} with a full page cache",
+        remark="; {}× with a full page cache",
         more=(Cell("store-bars.md", ("restart", "restart_s", "full"), "ratio"),),
     ),
     missed("open-loop, maximum", "≤0.5", Cell("store-bars.md", ("open-loop", "max_us"), "ratio"), unit="×"),
     missed(
-        "catch-up, MB/s", "≥664.4", Cell("replication.md", ("catch-up", "MB/s"), "rocketpy"), remark=", of a raw copy"
+        "catch-up, MB/s",
+        "≥664.4",
+        Cell("replication.md", ("catch-up", "MB/s"), "rocketpy"),
+        remark="; bar: a raw copy of the same bytes in that run",
     ),
     missed(
         "idle with everything on, MiB",
@@ -199,7 +194,7 @@ QUOTES = (
         "import of a consumer, ms",
         "≤150",
         Cell("client.md", ("a consumer",), "ms"),
-        remark="; of `rocketpy.client` {}",
+        remark="; of `rocketpy.client` alone {} ms",
         more=(Cell("client.md", ("rocketpy.client",), "ms"),),
     ),
     missed("import of all of the client, ms", "≤150", Cell("client.md", ("all of it",), "ms")),
@@ -207,7 +202,7 @@ QUOTES = (
         "Spark, decode, 100 B, min, rows/s",
         "≥18000000",
         Cell("spark.md", ("100 B, min",), "rows/s"),
-        remark=", a machine with slow memory",
+        remark=", on a machine with slow memory",
     ),
     missed("the same, all columns", "≥8000000", Cell("spark.md", ("100 B, all",), "rows/s")),
     missed(

@@ -56,7 +56,7 @@ def ratio(value: float) -> str:
 
 @attrs.frozen
 class Figure:
-    """A row of the table in README.md."""
+    """A row of the table in README.md. `text`: with `{metric}` for a figure of the same scenario on the same page."""
 
     text: str
     page: str  # of bench/results
@@ -67,7 +67,9 @@ class Figure:
 
 FIGURES = (
     Figure("start of both, up to the first acknowledged send", "compare.md", "boot", "boot_s", seconds),
-    Figure("restart after kill -9, 8 GiB, 10 000 queues", "store-bars.md", "restart", "restart_s", seconds),
+    Figure(
+        "restart after kill -9, log of {log_gib} GiB, {queues} queues", "store-bars.md", "restart", "restart_s", seconds
+    ),
     Figure("memory of name server and broker, idle (PSS)", "compare.md", "memory-idle", "pss_mib", mebibytes),
     Figure("send 1 KiB, 64 connections × 64 in flight", "compare.md", "send-1k-64x64", "messages_per_s", rate),
     Figure("broker CPU per message at 64 × 64", "compare.md", "send-1k-64x64", "cpu_us_per_message", microseconds),
@@ -100,10 +102,23 @@ def read(figure: Figure) -> tuple[float, float]:
     raise LookupError(f"bench/results/{figure.page} has no row {figure.scenario} | {figure.metric}")
 
 
+def label(figure: Figure) -> str:
+    """Return the text of a figure, with rocketpy's values of the metrics that it names.
+
+    Raises:
+        LookupError: the page has no such row.
+    """
+
+    def value_of(metric: re.Match[str]) -> str:
+        return f"{read(attrs.evolve(figure, metric=metric[1]))[0]:,g}".replace(",", " ")
+
+    return re.sub(r"\{(\w+)\}", value_of, figure.text)
+
+
 def table() -> str:
     def cells(figure: Figure) -> tuple[str, ...]:
         rocketpy, java = read(figure)
-        link = f"[{figure.text}](bench/results/{figure.page})"
+        link = f"[{label(figure)}](bench/results/{figure.page})"
         return link, figure.unit(rocketpy), figure.unit(java), ratio(rocketpy / java)
 
     return markdown_table(("", "rocketpy", "Java", ""), map(cells, FIGURES))

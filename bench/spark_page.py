@@ -107,7 +107,7 @@ def _sizing(found: list[Figure], scale: Scale) -> list[str]:
     return [
         f"Costs, from the same {scale.messages:,} messages in few and in many tasks:\n",
         "\n".join(table) + "\n",
-        "[docs/use/spark.md](../../docs/use/spark.md) sizes a cluster by them.\n",
+        "[How large a cluster must be](../../docs/use/spark-cluster.md#memory-and-tasks) follows from them.\n",
     ]
 
 

@@ -21,6 +21,17 @@ def test_a_figure_that_no_page_has_is_an_error() -> None:
         readme.with_table("# A page without marks")
 
 
+def test_a_text_has_the_figures_of_its_page() -> None:
+    """The size of a log is that of the run, not of the text."""
+    figure = readme.Figure("{queues} queues, {messages} sent", "store-bars.md", "restart", "restart_s", readme.seconds)
+    rows = {"queues": (10_000.0, 9_000.0), "messages": (8.5, 7.0)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(readme, "read", lambda asked: rows[asked.metric])
+        assert readme.label(figure) == "10 000 queues, 8.5 sent"
+    with pytest.raises(LookupError, match=r"no row restart \| flight"):
+        readme.label(readme.Figure("{flight}", "store-bars.md", "restart", "restart_s", readme.seconds))
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
