@@ -2,7 +2,7 @@
 
     import rocketpy.spark
     spark = rocketpy.spark.session()                # or any SparkSession, after rocketpy.spark.register(spark)
-    spark.read.format("rocketmq_store").load("/var/lib/rocketmq/store").groupBy("topic").count().show()
+    spark.read.format("rocketmq_store").load("/var/lib/rocketpy/store").groupBy("topic").count().show()
 
     rocketmq         topics of running brokers: batch and stream, to read and to write
     rocketmq_store   the CommitLog of a store directory, without a broker

@@ -69,7 +69,7 @@ def test_the_examples_run(
             .replace("port=5560", "port=0")
             .replace("/tmp/numbers-copy", str(tmp_path / "copy"))
         )
-        exec(code.replace("/var/lib/rocketmq/store", str(tmp_path / "store")), scope)
+        exec(code.replace("/var/lib/rocketpy/store", str(tmp_path / "store")), scope)
     scope["metrics"].close()
     assert scope["bad"].count() == 1000, "numbers are no orders"
     printed = capsys.readouterr().out

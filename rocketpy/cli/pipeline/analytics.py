@@ -75,7 +75,7 @@ def stats_command(as_json: bool, master: str | None, **given: Any) -> None:
     """Say what topics hold: throughput, sizes, skew, largest keys, and how far behind groups are.
 
     \b
-    rocketpy pipeline stats --store /var/lib/rocketmq/store --plot stats.png
+    rocketpy pipeline stats --store /var/lib/rocketpy/store --plot stats.png
     rocketpy pipeline stats -n 127.0.0.1:9876 -t Orders -g billing
     """
 

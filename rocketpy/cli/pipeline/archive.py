@@ -96,7 +96,7 @@ def archive_command(places: tuple[str, ...], master: str | None, inline: bool, *
     record is in the archive once. What cannot be read of a store is in TARGET/_rocketpy/BROKER/bad, with the reason.
 
     \b
-    rocketpy pipeline archive --broker broker-a /var/lib/rocketmq/store /archive
+    rocketpy pipeline archive --broker broker-a /var/lib/rocketpy/store /archive
     rocketpy pipeline archive -n 127.0.0.1:9876 -t Orders /archive
     rocketpy pipeline archive -n 127.0.0.1:9876 -t Orders --format delta --continuous /tables/orders
 
