@@ -13,14 +13,14 @@ import shutil
 import subprocess
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
 import yaml
 
 from .doc_examples import Page
-from .image import OURS, Image, debian, run
+from .image import OURS, ContainerSpec, Image, debian, run
 from .rules import ROOT
 
 PAGE = "run/docker.md"
@@ -43,20 +43,12 @@ RESTRICTED = ("--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-priv
 class Docker:
     """The daemon of this machine."""
 
-    def run(
-        self,
-        name: str,
-        volume: Path,
-        arguments: Sequence[str],
-        user: int,
-        environment: Mapping[str, str],
-        files: Mapping[str, Path],
-    ) -> list[str]:
-        shared = {"/var/lib/rocketpy": volume, **files}
-        options = ["--rm", "--name", name, "--network", "host", "--user", f"{user}:{user}", *RESTRICTED]
-        options += [f"--volume={source}:{target}" for target, source in shared.items()]
-        options += [f"--env={key}={value}" for key, value in environment.items()]
-        return ["docker", "run", *options, IMAGE, *arguments]
+    def run(self, spec: ContainerSpec) -> list[str]:
+        user = f"{spec.user}:{spec.user}"
+        options = ["--rm", "--name", spec.name, "--network", "host", "--user", user, *RESTRICTED]
+        options += [f"--volume={source}:{target}" for target, source in spec.shared.items()]
+        options += [f"--env={key}={value}" for key, value in spec.environment.items()]
+        return ["docker", "run", *options, IMAGE, *spec.arguments]
 
     def execute(self, name: str, user: int) -> list[str]:
         return ["docker", "exec", "--user", f"{user}:{user}", name]

@@ -84,19 +84,28 @@ def debian(*packages: str, hooks: Sequence[str] = ()) -> Iterator[Path]:
         archive.unlink(missing_ok=True)
 
 
+@attrs.frozen
+class ContainerSpec:
+    """What a container is started with."""
+
+    name: str
+    volume: Path  # becomes /var/lib/rocketpy
+    arguments: Sequence[str]  # of the image; none: its own
+    user: int
+    environment: Mapping[str, str]  # variables beside those of the image
+    files: Mapping[str, Path]  # of this machine, by their paths in the container
+
+    @property
+    def shared(self) -> dict[str, Path]:
+        """All that the container has of this machine, by paths in the container."""
+        return {"/var/lib/rocketpy": self.volume, **self.files}
+
+
 class Engine(Protocol):
     """The program that runs containers."""
 
-    def run(
-        self,
-        name: str,
-        volume: Path,
-        arguments: Sequence[str],
-        user: int,
-        environment: Mapping[str, str],
-        files: Mapping[str, Path],
-    ) -> list[str]:
-        """The command that runs a container, and ends with the status of its process 1; see `container`."""
+    def run(self, spec: ContainerSpec) -> list[str]:
+        """The command that runs a container, and ends with the status of its process 1."""
 
     def execute(self, name: str, user: int) -> list[str]:
         """How a command begins that runs another process in the container."""
@@ -121,21 +130,13 @@ class Crun:
     root: Path
     config: Mapping[str, Any]
 
-    def run(
-        self,
-        name: str,
-        volume: Path,
-        arguments: Sequence[str],
-        user: int,
-        environment: Mapping[str, str],
-        files: Mapping[str, Path],
-    ) -> list[str]:
-        bundle = volume.with_name(name)
-        words = [*self.config["Entrypoint"], *(arguments or self.config["Cmd"])]
-        variables = [*self.config["Env"], *(f"{key}={value}" for key, value in environment.items())]
-        shared = {"/var/lib/rocketpy": volume, **files}
-        (bundle / "config.json").write_text(json.dumps(_runtime(self.root, shared, words, variables, user)))
-        return [*CRUN, "run", "--bundle", str(bundle), name]
+    def run(self, spec: ContainerSpec) -> list[str]:
+        bundle = spec.volume.with_name(spec.name)
+        words = [*self.config["Entrypoint"], *(spec.arguments or self.config["Cmd"])]
+        variables = [*self.config["Env"], *(f"{key}={value}" for key, value in spec.environment.items())]
+        runtime = _runtime(self.root, spec.shared, words, variables, spec.user)
+        (bundle / "config.json").write_text(json.dumps(runtime))
+        return [*CRUN, "run", "--bundle", str(bundle), spec.name]
 
     def execute(self, name: str, user: int) -> list[str]:
         return [*CRUN, "exec", "--user", f"{user}:{user}", name]
@@ -199,19 +200,16 @@ def container(
     """Start a container; killed at the end, if it has not stopped.
 
     Args:
-        volume: becomes /var/lib/rocketpy.
-        arguments: of the image; none: its own.
-        environment: variables beside those of the image.
-        files: of this machine, by their paths in the container.
+        volume, arguments, user, environment, files: as in `ContainerSpec`.
         place: the first words of a command that runs in another network.
     """
     name = f"rocketpy-{uuid.uuid4().hex[:8]}"
+    spec = ContainerSpec(name, volume, arguments, user, environment or {}, files or {})
     bundle = volume.with_name(name)
     bundle.mkdir()
     log = bundle / "log"
     with log.open("wb") as output:
-        command = image.engine.run(name, volume, arguments, user, environment or {}, files or {})
-        process = subprocess.Popen([*place, *command], stdout=output, stderr=output)
+        process = subprocess.Popen([*place, *image.engine.run(spec)], stdout=output, stderr=output)
     try:
         yield Container(name, image.engine, process, log, user)
     finally:
