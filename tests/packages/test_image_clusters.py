@@ -142,11 +142,11 @@ def check_group(members: Mapping[str, Container]) -> None:
 def test_the_cluster_of_compose(image: Image, tmp_path: Path) -> None:
     composed: dict[str, Any] = yaml.safe_load(COMPOSE.read_text())
     with network(*composed["services"]) as net:
-        subnet = composed["networks"]["default"]["ipam"]["config"][0]["subnet"]
+        members = composed["networks"]["default"]["ipam"]["config"][0]["ip_range"]
         services = {
             name: Service(
                 service["command"],
-                {key: str(value).replace(subnet, net.subnet) for key, value in service.get("environment", {}).items()},
+                {key: str(value).replace(members, net.subnet) for key, value in service.get("environment", {}).items()},
             )
             for name, service in composed["services"].items()
             if service["image"] == "rocketpy"
