@@ -175,8 +175,13 @@ def mail_of(mail: Mail, notice: Notice) -> EmailMessage:
 
 
 def send_mail(mail: Mail, notice: Notice) -> None:
-    """Send a notice by SMTP. Raises NoticeFailed."""
+    """Send a notice by SMTP. A fault after the server has taken the mail is none: it would be sent again.
+
+    Raises:
+        NoticeFailed: the server did not take it.
+    """
     smtp: smtplib.SMTP | None = None
+    is_taken = False
     try:
         context = ssl.create_default_context()
         if mail.security == "tls":
@@ -190,8 +195,11 @@ def send_mail(mail: Mail, notice: Notice) -> None:
             if mail.user is not None:
                 smtp.login(mail.user, mail.password or "")
             smtp.send_message(mail_of(mail, notice))
+            is_taken = True
             smtp.quit()
     except (OSError, smtplib.SMTPException, ValueError) as error:
+        if is_taken:
+            return
         raise NoticeFailed(f"{mail.host}: {printable(str(error) or type(error).__name__)}") from error
     finally:
         if smtp is not None:

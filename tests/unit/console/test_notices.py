@@ -112,7 +112,9 @@ def test_a_webhook_that_is_gone_or_drips_is_a_failure_within_its_time() -> None:
         post(Webhook(f"http://127.0.0.1:{port}/"), NOTICE)
 
 
-def smtp_handler(got: list[bytes], *, refuses: bool = False) -> type[socketserver.StreamRequestHandler]:
+def smtp_handler(
+    got: list[bytes], *, refuses: bool = False, parting: str = "polite"
+) -> type[socketserver.StreamRequestHandler]:
     class Handler(socketserver.StreamRequestHandler):
         def handle(self) -> None:
             self.wfile.write(b"220 mail.example.com\r\n")
@@ -123,6 +125,13 @@ def smtp_handler(got: list[bytes], *, refuses: bool = False) -> type[socketserve
                     lines = list(iter(self.rfile.readline, b".\r\n"))
                     got.append(b"".join(lines))
                     self.wfile.write(b"250 taken\r\n")
+                    if parting == "closes":
+                        return
+                elif word == b"QUIT" and parting == "drips":
+                    with contextlib.suppress(OSError):
+                        while True:
+                            self.wfile.write(b"2")
+                            time.sleep(0.05)
                 elif word == b"RCPT" and refuses:
                     self.wfile.write(b"550 no such user\r\n")
                 else:
@@ -151,6 +160,15 @@ def test_a_mail_that_is_refused_or_lacks_tls_is_a_failure() -> None:
             send_mail(mail, NOTICE)
         with pytest.raises(NoticeFailed, match="STARTTLS"):
             send_mail(attrs.evolve(mail, security="starttls"), NOTICE)
+
+
+@pytest.mark.parametrize("parting", ["closes", "drips"])
+def test_a_mail_that_was_taken_is_no_failure(parting: str) -> None:
+    """Fault: A mail that the server had taken was sent three times if the server closed before QUIT."""
+    got: list[bytes] = []
+    with serving(smtp_handler(got, parting=parting)) as port:
+        send_mail(Mail("127.0.0.1", port, "c@example.com", ("a@example.com",), "none", timeout_s=0.5), NOTICE)
+    assert len(got) == 1
 
 
 def test_names_cannot_add_headers_to_a_mail() -> None:
