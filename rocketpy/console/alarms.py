@@ -14,9 +14,9 @@ import attrs
 
 from .alarm_file import AlarmSettings
 from .cluster import BrokerState, ClusterState
-from .conditions import MINUTE_MS, OF_HEALTH, Condition, broker_page, conditions_of_health
+from .conditions import MINUTE_MS, OF_GROUPS, OF_HEALTH, Condition, broker_page, conditions_of_health
 
-ALARMS_MAX = 1000  # at the same time
+ALARMS_MAX = 1000  # of groups, at the same time; those of brokers are bounded by the number of brokers
 STALE_MS = 15 * 60_000
 CLEARED_MAX = 50  # that the page remembers
 
@@ -52,7 +52,7 @@ class Notice:
 
 @attrs.define(eq=False)
 class Alarms:
-    """All alarms of the console. `left_out`: conditions beyond ALARMS_MAX at the last look."""
+    """All alarms of the console. `left_out`: conditions of groups beyond ALARMS_MAX at the last look."""
 
     settings: AlarmSettings
     active: dict[tuple[str, str], Alarm] = attrs.field(factory=dict)
@@ -72,6 +72,7 @@ class Alarms:
             self.cleared = [alarm, *self.cleared][:CLEARED_MAX]
             notices.append(self._notice(Change.CLEARED, alarm, now_ms))
         self.left_out = 0
+        room = ALARMS_MAX - sum(kind in OF_GROUPS for kind, _ in self.active)
         for key, condition in found.items():
             known = self.active.get(key)
             if known is not None:
@@ -79,7 +80,8 @@ class Alarms:
                 if now_ms - known.told_ms >= self.settings.repeat_minutes * MINUTE_MS:
                     known.told_ms = now_ms
                     notices.append(self._notice(Change.REPEATED, known, now_ms))
-            elif len(self.active) < ALARMS_MAX:
+            elif condition.kind not in OF_GROUPS or room > 0:
+                room -= condition.kind in OF_GROUPS
                 self.active[key] = Alarm(condition, now_ms, now_ms)
                 notices.append(self._notice(Change.RAISED, self.active[key], now_ms))
             else:
@@ -147,7 +149,7 @@ class Alarms:
         listed = {broker.label for broker in state.brokers.values()}
         for kind, subject in self.active:
             group = state.groups.get(subject)
-            if kind in ("backlog", "age") and group is not None:
+            if kind in OF_GROUPS and group is not None:
                 is_unknown = bool(group.error) or now_ms - group.sampled_ms > STALE_MS
             elif kind == "disk" or kind in OF_HEALTH:
                 is_unknown = subject in listed - up

@@ -38,6 +38,7 @@ def broker_page(name: str) -> str:
     return f"/broker?name={quote(name, safe='')}"
 
 
+OF_GROUPS = frozenset({"backlog", "age"})
 OF_HEALTH = frozenset({"worker", "failed_sends", "refused_connections", "unread_connections", "certificate", "clock"})
 
 

@@ -1,7 +1,7 @@
 """Notices: each goes to the webhook and by mail, in a thread, within a time, three times at most.
 
 One task and one bounded queue for each target: a target that does not answer delays no other, and no page. When its
-queue is full the oldest notice is dropped, which the log tells.
+queue is full the oldest notice of a group is dropped, or the oldest one if all are of brokers. The log tells it.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from rocketpy.faults import describe, printable
 
 from .alarm_file import AlarmSettings, Mail, Webhook
 from .alarms import Notice, as_json
+from .conditions import OF_GROUPS
 
 logger = logging.getLogger(__name__)
 
@@ -70,10 +71,13 @@ class _Target:
         self._arrived = aio.Event()
 
     def put(self, notice: Notice) -> None:
-        if len(self._waiting) >= WAITING_MAX:
-            dropped = self._waiting.popleft()
-            logger.error("dropped a notice for the %s, %d wait: %s", self._name, WAITING_MAX, _line(dropped))
         self._waiting.append(notice)
+        if len(self._waiting) > WAITING_MAX:
+            places = (place for place, one in enumerate(self._waiting) if one.condition.kind in OF_GROUPS)
+            place = next(places, 0)
+            dropped = self._waiting[place]
+            del self._waiting[place]
+            logger.error("dropped a notice for the %s, %d wait: %s", self._name, WAITING_MAX, _line(dropped))
         self._arrived.set()
 
     async def run(self) -> None:

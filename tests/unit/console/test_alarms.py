@@ -161,3 +161,22 @@ def test_alarms_are_bounded() -> None:
         sample(state, name, 1000, 11)
     assert len(alarms.look(state, 1000)) == module.ALARMS_MAX
     assert alarms.left_out == 3
+
+
+def test_alarms_of_groups_displace_none_of_brokers() -> None:
+    """Fault: While 1 000 groups were behind, a broker that died raised no alarm."""
+    names = [f"bill{n}" for n in range(module.ALARMS_MAX + 3)]
+    state, alarms = with_groups(*names), Alarms(SETTINGS)
+    for name in names:
+        sample(state, name, 1000, 11)
+    alarms.look(state, 1000)
+    up(state, 2000, disk=0.9)
+    assert changes(alarms.look(state, 2000)) == [("raised", "disk", "a x:1")]
+    for broker in state.brokers.values():
+        broker.failed("connection lost")
+    alarms.look(state, 3000)
+    assert changes(alarms.look(state, 33_000)) == [("raised", "no_master", "C/a")]
+    assert (len(alarms.active), alarms.left_out) == (module.ALARMS_MAX + 2, 3)
+    sample(state, names[0], 34_000, 0)
+    assert len(alarms.look(state, 34_000)) == 2, "one is cleared, and its place goes to another"
+    assert (len(alarms.active), alarms.left_out) == (module.ALARMS_MAX + 2, 2)

@@ -235,3 +235,21 @@ def test_notices_that_wait_are_bounded(caplog: pytest.LogCaptureFixture) -> None
 
     aio.run(main)
     assert caplog.text.count("dropped a notice for the webhook") == 2
+
+
+def test_notices_of_brokers_are_not_dropped_for_those_of_groups(caplog: pytest.LogCaptureFixture) -> None:
+    """Fault: A dead broker and 200 backlogs found in one look: the notices of the broker were dropped."""
+    broker = attrs.evolve(NOTICE, condition=attrs.evolve(CONDITION, kind="no_master", text="no master of a answers"))
+    waited: list[Notice] = []
+
+    async def main() -> None:
+        notifier = Notifier(AlarmSettings(webhook=Webhook("http://127.0.0.1:9/")))
+        for notice in (broker, *[NOTICE] * WAITING_MAX, *[broker] * WAITING_MAX, NOTICE):
+            notifier.tell(notice)
+        waited.extend(notifier._targets[0]._waiting)
+
+    aio.run(main)
+    assert waited == [broker] * WAITING_MAX
+    dropped = [record.getMessage() for record in caplog.records]
+    assert len(dropped) == WAITING_MAX + 2
+    assert len([line for line in dropped if "no master" in line]) == 1
