@@ -2,6 +2,8 @@
 
 It refuses hosts that are not ours (DNS rebinding), bodies that are too large, and more requests at a time than it has
 places; it ends a request that takes too long; and it turns a fault into one line in the log and an answer of one line.
+
+An answer is made as a whole, then sent. Browsers that do not read it take no place: the server ends their connections.
 """
 
 from __future__ import annotations
@@ -13,13 +15,14 @@ from rocketpy import aio
 from rocketpy.faults import Faults, printable
 
 Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Event = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Event]]
+Send = Callable[[Event], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 REQUESTS_MAX = 32  # at the same time
 BODY_S = 10.0  # a body; it takes no place meanwhile
-REQUEST_S = 20.0  # the brokers' answers and the page together
+REQUEST_S = 20.0  # the brokers' answers and the page together, until the page is complete
 BODY_BYTES_MAX = 64 * 1024
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -54,25 +57,26 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return  # uvicorn is told to serve nothing else
-        answer = _Answer(scope, send)
+        for event in await self._answer(scope, receive):
+            await send(event)
+
+    async def _answer(self, scope: Scope, receive: Receive) -> list[Event]:
         refusal = self._refusal(scope)
         if refusal is not None:
-            await answer.plain(*refusal)
-            return
+            return plain(scope, *refusal)
         body: bytes | None = None
         with aio.move_on_after(BODY_S) as time:
             body = await _read(receive)
         if time.cancelled_caught:
-            await answer.plain(408, f"no whole body within {BODY_S:g} s")
-        elif body is None:
-            await answer.plain(413, f"a body of more than {BODY_BYTES_MAX} bytes")
-        elif not self._places.take():
-            await answer.plain(503, f"{REQUESTS_MAX} requests are in progress; try again in a moment")
-        else:
-            try:
-                await self._within_time(scope, _replay(body, receive), answer)
-            finally:
-                self._places.release()
+            return plain(scope, 408, f"no whole body within {BODY_S:g} s")
+        if body is None:
+            return plain(scope, 413, f"a body of more than {BODY_BYTES_MAX} bytes")
+        if not self._places.take():
+            return plain(scope, 503, f"{REQUESTS_MAX} requests are in progress; try again in a moment")
+        try:
+            return await self._within_time(scope, _replay(body, receive))
+        finally:
+            self._places.release()
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         """Return status and text if the request is refused by its head."""
@@ -84,17 +88,24 @@ class Guard:
             return 405, "only GET, HEAD and POST"
         return None
 
-    async def _within_time(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
+    async def _within_time(self, scope: Scope, receive: Receive) -> list[Event]:
+        events: list[Event] = []
+
+        async def keep(event: Event) -> None:
+            events.append(with_headers(event))
+
         try:
             with aio.move_on_after(REQUEST_S) as time:
-                await self._app(scope, receive, answer.send)
+                await self._app(scope, receive, keep)
             if time.cancelled_caught:
-                await answer.plain(504, f"no page within {REQUEST_S:g} s; the brokers are slow")
+                return plain(scope, 504, f"no page within {REQUEST_S:g} s; the brokers are slow")
         except Exception as fault:
             if aio.is_stray_cancellation(fault):
                 raise
-            self._faults.report(f"page {scope['path'][:100]!r}"[:100] if answer.is_known_path else "a page", fault)
-            await answer.plain(500, "an unexpected error; the log of the console tells more")
+            is_known = "route" in scope or "endpoint" in scope  # the places of faults are bounded
+            self._faults.report(f"page {scope['path'][:100]!r}"[:100] if is_known else "a page", fault)
+            return plain(scope, 500, "an unexpected error; the log of the console tells more")
+        return events
 
 
 async def _read(receive: Receive) -> bytes | None:
@@ -117,7 +128,7 @@ def _replay(body: bytes, receive: Receive) -> Receive:
     """Return a `receive` that gives the whole body first."""
     is_given = False
 
-    async def replayed() -> MutableMapping[str, Any]:
+    async def replayed() -> Event:
         nonlocal is_given
         if is_given:
             return await receive()
@@ -127,34 +138,22 @@ def _replay(body: bytes, receive: Receive) -> Receive:
     return replayed
 
 
-class _Answer:
-    """Puts the headers into an answer. An answer that has begun is not begun again."""
+def with_headers(event: Event) -> Event:
+    """Put the headers into an answer, beside those that it has."""
+    if event["type"] == "http.response.start":
+        given = {name.lower() for name, _ in event["headers"]}
+        more = [*HEADERS, (b"cache-control", b"no-store")]
+        event["headers"] = [*event["headers"], *(pair for pair in more if pair[0] not in given)]
+    return event
 
-    def __init__(self, scope: Scope, send: Send) -> None:
-        self._scope = scope
-        self._send = send
-        self._has_begun = False
 
-    @property
-    def is_known_path(self) -> bool:
-        """Return True if a page has the path: the places of faults are bounded."""
-        return "route" in self._scope or "endpoint" in self._scope
-
-    async def send(self, event: MutableMapping[str, Any]) -> None:
-        if event["type"] == "http.response.start":
-            self._has_begun = True
-            given = {name.lower() for name, _ in event["headers"]}
-            more = [*HEADERS, (b"cache-control", b"no-store")]
-            event["headers"] = [*event["headers"], *(pair for pair in more if pair[0] not in given)]
-        await self._send(event)
-
-    async def plain(self, status: int, text: str) -> None:
-        """Answer with one line of text, if nothing was sent yet."""
-        if self._has_begun:
-            return
-        body = b"" if self._scope["method"] == "HEAD" else f"{text}\n".encode()
-        headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
-        if status == 503:
-            headers.append((b"retry-after", b"2"))
-        await self.send({"type": "http.response.start", "status": status, "headers": headers})
-        await self.send({"type": "http.response.body", "body": body})
+def plain(scope: Scope, status: int, text: str) -> list[Event]:
+    """Return an answer of one line of text."""
+    body = b"" if scope["method"] == "HEAD" else f"{text}\n".encode()
+    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
+    if status == 503:
+        headers.append((b"retry-after", b"2"))
+    return [
+        with_headers({"type": "http.response.start", "status": status, "headers": headers}),
+        {"type": "http.response.body", "body": body},
+    ]

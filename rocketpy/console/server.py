@@ -21,6 +21,7 @@ from rocketpy.faults import Faults, printable
 from rocketpy.message.host import format_host
 
 from .alarm_file import AlarmSettings, read_alarm_file
+from .guard import BODY_S, REQUEST_S, Guard
 from .login import REVIEW_S, AccountFile, Sessions
 from .settings import ConsoleSettings
 
@@ -39,6 +40,9 @@ ALARMS_S = 5.0
 CERTIFICATE_S = 5.0
 CONNECTIONS_MAX = 256
 IDLE_CONNECTION_S = 15  # also the time for the head of a request
+READ_S = 10.0  # for the client to read an answer that took all its time
+ANSWERED_S = BODY_S + REQUEST_S + READ_S  # from the head of a request until its client has read the answer
+UNREAD_BYTES_MAX = 64 * 1024  # of answers, before the next one waits
 HEAD_BYTES_MAX = 16 * 1024
 BACKLOG = 128
 END_S = 3  # for requests that are in progress when the console ends
@@ -69,15 +73,28 @@ def run_console(settings: ConsoleSettings, make_admin: Callable[..., Admin], **o
 
 
 def _protocol() -> type[H11Protocol]:
-    """Return uvicorn's protocol with a limit that it lacks: the time for the head of a request."""
+    """Return uvicorn's protocol with limits that it lacks: for the head of a request, and until its answer is read."""
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
     class Protocol(H11Protocol):
-        """Closes a connection on which no request has begun for IDLE_CONNECTION_S, also if bytes of a head come."""
+        """Ends connections of clients that send or read too slowly.
+
+        It closes one on which no request has begun for IDLE_CONNECTION_S, also if bytes of a head come. It aborts one
+        whose client has not read the answer ANSWERED_S after the request began: a mere close would wait for the client.
+        """
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
+            transport.set_write_buffer_limits(high=UNREAD_BYTES_MAX)  # that of TLS is larger
             self._head = self.loop.call_later(IDLE_CONNECTION_S, self._close_idle)
+            self._answered = self.loop.call_later(ANSWERED_S, self._abort_unread)
+
+        def handle_events(self) -> None:
+            before = self.cycle
+            super().handle_events()
+            if self.cycle is not before:  # a request has begun
+                self._answered.cancel()
+                self._answered = self.loop.call_later(ANSWERED_S, self._abort_unread)
 
         def on_response_complete(self) -> None:
             super().on_response_complete()
@@ -86,11 +103,23 @@ def _protocol() -> type[H11Protocol]:
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._head.cancel()
+            self._answered.cancel()
             super().connection_lost(exc)
 
         def _close_idle(self) -> None:
-            if self.cycle is None or self.cycle.response_complete:
+            if not self._is_in_progress and not self.transport.is_closing():  # TLS forgets how to abort if closed twice
                 self.transport.close()
+
+        def _abort_unread(self) -> None:
+            transport = self.transport
+            if self._is_in_progress or transport.is_closing() or transport.get_write_buffer_size():
+                transport.abort()
+            else:
+                self._answered = self.loop.call_later(ANSWERED_S, self._abort_unread)
+
+        @property
+        def _is_in_progress(self) -> bool:
+            return self.cycle is not None and not self.cycle.response_complete
 
     return Protocol
 
@@ -162,7 +191,6 @@ class _Serving:
     async def run(self, admin: Admin, listening: socket.socket) -> None:
         from .alarms import Alarms
         from .cluster import ClusterState
-        from .guard import Guard
         from .message_views import MessagePages
         from .notices import Notifier
         from .poller import Poller
