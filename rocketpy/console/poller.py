@@ -163,8 +163,10 @@ class Poller:
         """Ask all masters for the offsets of a group. Its `error` says what failed."""
         now_ms = group.asked_ms = self._now_ms
         is_watched = any(group is one for one in self._state.watched(now_ms))
-        failures: list[str] = []
+        failures = [f"{name}: no master answers" for name in self._masterless_of(group)]
         stats = ConsumeStats()
+        with_queues: set[str] = set()
+        without_queues: set[str] = set()
         age_ms: float | None = None
         with aio.move_on_after(SAMPLE_S) as scope:
             for broker in self._state.masters():
@@ -172,6 +174,7 @@ class Poller:
                     header = GetConsumeStatsRequestHeader(consumer_group=group.name)
                     answer = await self._admin.ask(broker.address, RequestCode.GET_CONSUME_STATS, header)
                     found = ConsumeStats.decode(answer.body)
+                    (with_queues if found.offset_table else without_queues).add(broker.name)
                     stats.offset_table.update(found.offset_table)
                     stats.consume_tps += found.consume_tps
                     if is_watched or self._wanted.wants_age(group.name):
@@ -180,11 +183,21 @@ class Poller:
                     failures.append(f"{broker.name}: {printable(str(error))}")
         if scope.cancelled_caught:
             failures.append(str(RequestTimeout(f"not within {SAMPLE_S:g} s")))
+        known = {broker.name for broker in self._state.brokers.values()}
+        group.brokers = ((group.brokers - without_queues) | with_queues) & known
         if failures and not stats.offset_table:
             group.error = "; ".join(failures)
             return
         group.sampled(now_ms, stats.offset_table, stats.consume_tps, age_ms, with_queues=is_watched)
         group.error = "; ".join(failures)
+
+    def _masterless_of(self, group: GroupState) -> list[str]:
+        """List the names of brokers without a master that may hold queues of a group.
+
+        A broker that the name servers have forgotten counts only if it held some: else it was perhaps removed.
+        """
+        listed = {broker.name for broker in self._state.brokers.values() if broker.is_listed}
+        return [name for _, name in self._state.without_master() if name in listed or name in group.brokers]
 
     async def _age_ms(self, broker: BrokerState, group: str, offsets: dict[MessageQueue, OffsetWrapper]) -> float:
         """Return for how long the oldest message on this broker has waited for the group; 0: none waits."""

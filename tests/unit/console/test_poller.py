@@ -15,6 +15,8 @@ from rocketpy.remoting.headers.admin import GetConsumeStatsRequestHeader
 from tests.support.console import Rig, prepare, run
 
 STATS = ConsumeStats(offset_table={MessageQueue("T", "broker-a", 0): OffsetWrapper(broker_offset=9, consumer_offset=4)})
+QUEUE_OF_B = MessageQueue("T", "broker-b", 0)
+STATS_OF_B = ConsumeStats(offset_table={QUEUE_OF_B: OffsetWrapper(broker_offset=3, consumer_offset=1)})
 SPAN = b'{"consumeTimeSpanSet":[{"delayTime":1500},{"delayTime":700}]}'
 
 
@@ -98,6 +100,54 @@ def test_a_sample_that_fails_says_why_and_keeps_the_figures() -> None:
         assert group.error == ""
 
     run(test, T=1)
+
+
+def test_a_broker_that_goes_down_clears_no_backlog() -> None:
+    """Fault: The console cleared the alarm of a backlog because the broker that held it went down."""
+
+    async def test(rig: Rig) -> None:
+        other = rig.cluster.add_broker("broker-b", T=1)
+        prepare(other)
+        rig.broker.answer(RequestCode.GET_CONSUME_STATS, STATS)
+        await rig.look()
+        group = rig.state.groups["g"]
+        await rig.poller.sample(group)
+        assert [notice.change.value for notice in rig.alarms.look(rig.state, rig.poller._now_ms)] == ["raised"]
+        rig.broker.unreachable = True
+        rig.broker.mute |= {RequestCode.GET_BROKER_RUNTIME_INFO, RequestCode.GET_CONSUME_STATS}
+        other.answer(RequestCode.GET_CONSUME_STATS, STATS_OF_B)
+        for _ in range(3):  # not known to be down; down; gone from the name servers
+            await rig.poller.sample(group)
+            assert group.error.startswith("broker-a: ")
+            assert rig.alarms.look(rig.state, rig.poller._now_ms) == []
+            if group.error == "broker-a: no master answers":
+                rig.cluster.brokers.pop("broker-a", None)
+            await rig.look()
+        assert not rig.state.brokers["broker-a", rig.broker.address].is_listed
+        rig.cluster.brokers["broker-a"] = rig.broker
+        rig.broker.unreachable = False
+        rig.broker.mute.clear()
+        rig.broker.answer(RequestCode.GET_CONSUME_STATS, ConsumeStats())
+        await rig.look()
+        await rig.poller.sample(group)
+        assert [notice.change.value for notice in rig.alarms.look(rig.state, rig.poller._now_ms)] == ["cleared"]
+
+    run(test, alarms=AlarmSettings(groups=(GroupRule("g", backlog=4),)), T=1, **{"%RETRY%g": 1})
+
+
+def test_a_broker_that_was_removed_is_no_failure_of_groups_that_it_had_nothing_of() -> None:
+    async def test(rig: Rig) -> None:
+        other = rig.cluster.add_broker("broker-b", T=1)
+        prepare(other)
+        await rig.look()
+        group = rig.state.groups["g"]
+        del rig.cluster.brokers["broker-b"]
+        await rig.look()
+        assert rig.state.without_master() == [("DefaultCluster", "broker-b")]
+        await rig.poller.sample(group)
+        assert group.error == ""
+
+    run(test, T=1, **{"%RETRY%g": 1})
 
 
 def test_samples_rest_for_most_of_the_time() -> None:
