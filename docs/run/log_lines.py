@@ -212,6 +212,8 @@ the NAME did not take a notice | dropped a notice for the NAME
     repair the webhook or mail server; the line has the notice
 secret keys come without TLS
     give `--certificate` and `--key`, or put a proxy in front
+refusing logins from
+    somebody guesses secrets; or it is the proxy of all browsers: [name it by `--proxy`](console.md#let-others-in)
 sessions are kept, the accounts cannot be read
     repair the file of `--accounts`
 

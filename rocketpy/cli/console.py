@@ -28,6 +28,12 @@ _PATH = click.Path(dir_okay=False, path_type=Path)
 @click.option("--host", "hosts", multiple=True, help="Further name by which browsers reach it; may be repeated.")
 @click.option("--accounts", type=_PATH, help="plain_acl.yml: its administrators may log in, nobody else sees anything.")
 @click.option("--allow-changes", is_flag=True, help="Let them send dead letters again.")
+@click.option(
+    "--proxy",
+    "proxies",
+    multiple=True,
+    help="Address or network of a proxy in front, whose X-Forwarded-For names the clients; may be repeated.",
+)
 @click.option("--certificate", type=_PATH, help="PEM: serve by TLS.")
 @click.option("--key", type=_PATH, help="PEM: key of --certificate.")
 @click.option("--alarms", type=_PATH, help="TOML: limits, and where notices go.")

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from ipaddress import IPv4Network, IPv6Network, ip_address
 from pathlib import Path
 
 import attrs
@@ -18,7 +20,11 @@ import attrs
 from rocketpy.acl.document import FILE_BYTES_MAX
 from rocketpy.acl.plain_acl import parse_acl_file
 from rocketpy.errors import ConfigError
+from rocketpy.faults import printable
 
+logger = logging.getLogger(__name__)
+
+Network = IPv4Network | IPv6Network
 SESSIONS_MAX = 200
 IDLE_S = 30 * 60.0
 SESSION_S = 12 * 3600.0
@@ -76,6 +82,44 @@ def digest(secret: str) -> bytes:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
 
 
+def client_address(peer: str, forwarded: str, proxies: Sequence[Network]) -> str:
+    """Return the address of a client, which may come through proxies.
+
+    Each proxy appends the address that it saw to X-Forwarded-For. So addresses count from the end, as long as a proxy
+    told them: those before are claims of the client.
+
+    Args:
+        peer: the address of the connection.
+        forwarded: X-Forwarded-For; all headers of the name, joined by commas.
+        proxies: those that are trusted.
+    """
+    address = peer
+    for text in reversed(forwarded.split(",")):
+        told = _plain_address(text)
+        if told is None or not _is_in(address, proxies):
+            break
+        address = told
+    return address
+
+
+def _plain_address(text: str) -> str | None:
+    """Return an address without port and brackets; None: it is none."""
+    text = text.strip()
+    if text.startswith("["):
+        text = text[1:].partition("]")[0]
+    elif text.count(":") == 1:
+        text = text.partition(":")[0]
+    try:
+        return str(ip_address(text))
+    except ValueError:
+        return None
+
+
+def _is_in(address: str, networks: Sequence[Network]) -> bool:
+    plain = _plain_address(address)
+    return plain is not None and any(ip_address(plain) in network for network in networks)
+
+
 class Sessions:
     """Sessions by their secret tokens. Times are of a clock that only grows."""
 
@@ -90,8 +134,10 @@ class Sessions:
     def may_try(self, address: str) -> bool:
         """Return False if this address failed too often in the last minute."""
         now_s = self._now_s()
-        recent = [at_s for at_s in self._failures.get(address, ()) if now_s - at_s < FAILURES_S]
-        return len(recent) < FAILURES_MAX
+        return len(self._recent(address, now_s)) < FAILURES_MAX
+
+    def _recent(self, address: str, now_s: float) -> list[float]:
+        return [at_s for at_s in self._failures.get(address, ()) if now_s - at_s < FAILURES_S]
 
     def log_in(self, address: str, user: str, secret: str, digests: dict[str, bytes]) -> str | None:
         """Return the token of a new session; None: no such administrator."""
@@ -108,8 +154,12 @@ class Sessions:
         return token
 
     def _failed(self, address: str, now_s: float) -> None:
-        failures = self._failures.pop(address, [])
-        self._failures[address] = [*failures, now_s][-FAILURES_MAX:]
+        failures = [*self._recent(address, now_s), now_s][-FAILURES_MAX:]
+        self._failures.pop(address, None)
+        self._failures[address] = failures
+        if len(failures) == FAILURES_MAX:
+            shown = printable(address)
+            logger.warning("refusing logins from %s for a minute after %d failures", shown, FAILURES_MAX)
         if len(self._failures) > ADDRESSES_MAX:
             del self._failures[next(iter(self._failures))]
 

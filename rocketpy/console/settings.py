@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import socket
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 
 import attrs
 
 from rocketpy.config import TlsConfig
 from rocketpy.errors import ConfigError
+
+from .login import Network
 
 PORT = 8180
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
@@ -31,6 +33,7 @@ class ConsoleSettings:
         hosts: names by which browsers reach the console, beside `bind`, this machine's name and the loopback.
         accounts: a file of accounts (plain_acl.yml); None: no login.
         allow_changes: who has logged in may send dead letters again.
+        proxies: addresses or networks of proxies in front, whose header X-Forwarded-For is trusted.
         certificate, key: PEM files; None: without TLS.
         alarms: a file of alarms.
     """
@@ -40,6 +43,7 @@ class ConsoleSettings:
     hosts: tuple[str, ...] = ()
     accounts: Path | None = None
     allow_changes: bool = False
+    proxies: tuple[str, ...] = ()
     certificate: Path | None = None
     key: Path | None = None
     alarms: Path | None = None
@@ -55,11 +59,22 @@ class ConsoleSettings:
             raise ConfigError("--allow-changes needs a login; give --accounts FILE (a plain_acl.yml)")
         if (self.certificate is None) != (self.key is None):
             raise ConfigError("--certificate and --key belong together; give both or none")
+        for proxy, network in zip(self.proxies, self.proxy_networks, strict=True):
+            if network.prefixlen == 0:
+                raise ConfigError(f"--proxy {proxy} trusts every client; give the address of the proxy")
 
     @property
     def is_secret_in_clear(self) -> bool:
         """Return True if passwords come over a network without TLS of the console's own."""
         return not is_loopback(self.bind) and self.certificate is None
+
+    @property
+    def proxy_networks(self) -> tuple[Network, ...]:
+        """Return `proxies`. Raises ConfigError."""
+        try:
+            return tuple(ip_network(proxy) for proxy in self.proxies)
+        except ValueError as error:
+            raise ConfigError(f"--proxy: {error}; give an address, for example 127.0.0.1, or a network") from error
 
     @property
     def tls(self) -> TlsConfig | None:

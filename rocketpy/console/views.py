@@ -25,7 +25,7 @@ from .charts import Line, chart, legend, sparkline
 from .cluster import ClusterState
 from .conditions import broker_page
 from .history import HOUR_MS
-from .login import AccountFile, Session, Sessions
+from .login import AccountFile, Session, Sessions, client_address
 from .message_search import parse_number
 from .questions import Questions, TooBusy
 from .rendering import Paging, Renderer, address, duration, number, rate
@@ -334,6 +334,12 @@ class LoginPages:
     def _too_many(self, target: str) -> Response:
         return self._show(target, "Too many failures; try again in a minute.", 429)
 
+    def _client(self, request: Request) -> str:
+        """Return the address that failures count for."""
+        peer = request.client.host if request.client is not None else ""
+        forwarded = ",".join(request.headers.getlist("x-forwarded-for"))
+        return client_address(peer, forwarded, self._access.settings.proxy_networks)
+
     async def form(self, request: Request) -> Response:
         if self._access.accounts is None or self._access.session_of(request) is not None:
             return RedirectResponse("/", 303)
@@ -342,7 +348,7 @@ class LoginPages:
     async def log_in(self, request: Request) -> Response:
         if self._access.accounts is None:
             return RedirectResponse("/", 303)
-        client = request.client.host if request.client is not None else ""
+        client = self._client(request)
         try:
             form = await form_of(request)
         except ConfigError as error:

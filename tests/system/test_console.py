@@ -32,6 +32,7 @@ def refused(*arguments: str) -> str:
 def test_what_the_command_refuses_is_one_line(tmp_path: Path) -> None:
     assert refused("-n", "127.0.0.1:9", "--bind", "0.0.0.0").startswith("rocketpy: --bind 0.0.0.0 lets other hosts in")
     assert refused("-n", "127.0.0.1:9", "--allow-changes").startswith("rocketpy: --allow-changes needs a login")
+    assert refused("--proxy", "0.0.0.0/0").startswith("rocketpy: --proxy 0.0.0.0/0 trusts every client")
     assert "no name server is named" in refused()
     assert "correct --accounts" in refused("-n", "127.0.0.1:9", "--accounts", str(tmp_path / "none"))
     alarms = tmp_path / "alarms.toml"

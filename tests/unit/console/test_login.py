@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,11 @@ from rocketpy.console.login import (
     SESSIONS_MAX,
     AccountFile,
     Sessions,
+    client_address,
     digest,
 )
 from rocketpy.errors import ConfigError
+from tests.support.cases import cases
 
 ACCOUNTS = """accounts:
 - accessKey: operator
@@ -107,6 +110,41 @@ def test_an_address_that_fails_often_waits_and_others_do_not(sessions: Sessions,
     for n in range(2 * ADDRESSES_MAX):
         sessions.log_in(f"address {n}", "operator", "guess", DIGESTS)
     assert len(sessions._failures) == ADDRESSES_MAX
+
+
+def test_the_refusal_of_an_address_is_one_line(sessions: Sessions, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(FAILURES_MAX):
+        sessions.log_in("192.0.2.7", "operator", "guess", DIGESTS)
+    assert not sessions.may_try("192.0.2.7")
+    assert [record.getMessage() for record in caplog.records] == [
+        "refusing logins from 192.0.2.7 for a minute after 10 failures"
+    ]
+
+
+PROXIES = (ip_network("10.0.0.1"), ip_network("fd00::/64"))
+
+
+@cases(
+    "peer, forwarded, address",
+    [
+        ("192.0.2.7", "", "192.0.2.7"),
+        ("192.0.2.7", "198.51.100.1", "192.0.2.7"),  # a stranger's claim
+        ("10.0.0.1", "198.51.100.1", "198.51.100.1"),
+        ("10.0.0.1", "198.51.100.9, 198.51.100.1", "198.51.100.1"),  # a claim, and what the proxy saw
+        ("10.0.0.1", "198.51.100.9,198.51.100.1:4711", "198.51.100.1"),
+        ("10.0.0.1", "198.51.100.9, 198.51.100.1, fd00::2", "198.51.100.1"),  # through two proxies
+        ("fd00::2", "[2001:db8::1]:4711", "2001:db8::1"),
+        ("fd00::2", "2001:DB8::1", "2001:db8::1"),
+        ("10.0.0.1", "", "10.0.0.1"),
+        ("10.0.0.1", "unknown", "10.0.0.1"),
+        ("10.0.0.1", "198.51.100.1, unknown", "10.0.0.1"),
+        ("10.0.0.1", "fd00::3,fd00::2", "fd00::3"),  # a proxy itself
+        ("", "198.51.100.1", ""),
+    ],
+)
+def test_the_address_behind_a_proxy(peer: str, forwarded: str, address: str) -> None:
+    assert client_address(peer, forwarded, PROXIES) == address
+    assert client_address(peer, forwarded, ()) == peer
 
 
 def test_a_changed_or_removed_account_loses_its_sessions(sessions: Sessions) -> None:

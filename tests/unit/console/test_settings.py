@@ -18,6 +18,10 @@ from tests.support.cases import cases
         ({"bind": "::"}, "there is no login"),
         ({"allow_changes": True}, "--allow-changes needs a login"),
         ({"certificate": Path("c")}, "--certificate and --key belong together"),
+        ({"proxies": ("127.0.0.1", "proxy.example.com")}, "--proxy: 'proxy.example.com' does not appear to be an IPv4"),
+        ({"proxies": ("10.0.0.1/8",)}, "--proxy: 10.0.0.1/8 has host bits set"),
+        ({"proxies": ("0.0.0.0/0",)}, "--proxy 0.0.0.0/0 trusts every client"),
+        ({"proxies": ("::/0",)}, "--proxy ::/0 trusts every client"),
     ],
 )
 def test_what_would_open_the_console_is_refused(given: dict[str, Any], fault: str) -> None:

@@ -336,6 +336,30 @@ def test_guesses_are_slowed_down(tmp_path: Path) -> None:
     run(test, settings=with_login(tmp_path), with_threads=True, T=1)
 
 
+def test_one_client_of_a_proxy_does_not_lock_out_the_others(tmp_path: Path) -> None:
+    """Fault: Behind a proxy with TLS, ten failed logins of one stranger kept all administrators from logging in."""
+
+    async def test(rig: Rig) -> None:
+        for n in range(12):
+            guess = {"user": "operator", "secret": "guess"}
+            reply = await rig.browser.post("/login", guess, x_forwarded_for=f"203.0.113.{n}, 198.51.100.1")
+            assert reply.status == (403 if n < 10 else 429), "the last address counts, not those that the client claims"
+        assert (await rig.browser.post("/login", RIGHT, x_forwarded_for="198.51.100.1")).status == 429
+        assert (await rig.browser.post("/login", RIGHT, x_forwarded_for="198.51.100.2")).status == 303
+
+    run(test, settings=with_login(tmp_path, proxies=("192.0.2.1",)), with_threads=True, T=1)
+
+
+def test_an_address_that_no_proxy_told_does_not_count(tmp_path: Path) -> None:
+    async def test(rig: Rig) -> None:
+        for n in range(12):
+            guess = {"user": "operator", "secret": "guess"}
+            reply = await rig.browser.post("/login", guess, x_forwarded_for=f"203.0.113.{n}")
+            assert reply.status == (403 if n < 10 else 429)
+
+    run(test, settings=with_login(tmp_path, proxies=("192.0.2.2",)), with_threads=True, T=1)
+
+
 def test_guesses_at_the_same_time_count_like_those_one_after_the_other(tmp_path: Path) -> None:
     async def test(rig: Rig) -> None:
         statuses = []
