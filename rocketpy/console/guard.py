@@ -22,6 +22,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 REQUESTS_MAX = 32  # at the same time
 BODY_S = 10.0  # a body; it takes no place meanwhile
+PLACE_S = 5.0  # until a place is free: requests take turns, so a flood of short ones only delays others
 REQUEST_S = 20.0  # the brokers' answers and the page together, until the page is complete
 BODY_BYTES_MAX = 64 * 1024
 POLICY = (
@@ -71,7 +72,9 @@ class Guard:
             return plain(scope, 408, f"no whole body within {BODY_S:g} s")
         if body is None:
             return plain(scope, 413, f"a body of more than {BODY_BYTES_MAX} bytes")
-        if not self._places.take():
+        with aio.move_on_after(PLACE_S) as time:
+            await self._places.acquire()
+        if time.cancelled_caught:
             return plain(scope, 503, f"{REQUESTS_MAX} requests are in progress; try again in a moment")
         try:
             return await self._within_time(scope, _replay(body, receive))

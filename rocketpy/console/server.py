@@ -21,7 +21,7 @@ from rocketpy.faults import Faults, printable
 from rocketpy.message.host import format_host
 
 from .alarm_file import AlarmSettings, read_alarm_file
-from .guard import BODY_S, REQUEST_S, Guard
+from .guard import BODY_S, PLACE_S, REQUEST_S, Guard
 from .login import REVIEW_S, AccountFile, Sessions
 from .settings import ConsoleSettings
 
@@ -41,7 +41,7 @@ CERTIFICATE_S = 5.0
 CONNECTIONS_MAX = 256
 IDLE_CONNECTION_S = 15  # also the time for the head of a request
 READ_S = 10.0  # for the client to read an answer that took all its time
-ANSWERED_S = BODY_S + REQUEST_S + READ_S  # from the head of a request until its client has read the answer
+ANSWERED_S = BODY_S + PLACE_S + REQUEST_S + READ_S  # from the head of a request until its client has read the answer
 UNREAD_BYTES_MAX = 64 * 1024  # of answers, before the next one waits
 HEAD_BYTES_MAX = 16 * 1024
 BACKLOG = 128

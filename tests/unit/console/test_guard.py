@@ -9,7 +9,7 @@ import pytest
 
 from rocketpy import aio
 from rocketpy.console import guard
-from rocketpy.console.guard import BODY_BYTES_MAX, BODY_S, REQUEST_S, REQUESTS_MAX, Guard, host_of
+from rocketpy.console.guard import BODY_BYTES_MAX, BODY_S, PLACE_S, REQUEST_S, REQUESTS_MAX, Guard, host_of
 from tests.support import loops
 from tests.support.cases import cases
 from tests.support.console import Browser
@@ -82,24 +82,34 @@ def test_a_page_that_takes_too_long_ends() -> None:
     browse(test, never)
 
 
-def test_more_requests_than_places_are_refused_at_once() -> None:
+def statuses_at_once(count: int, took_s: float) -> list[int]:
+    """Return the statuses of requests at the same time, each of which takes so long."""
+    replies: list[int] = []
+
     async def slow(scope: Any, receive: Any, send: Any) -> None:
-        await aio.sleep(1)
+        await aio.sleep(took_s)
         await echo(scope, receive, send)
 
     async def test(browser: Browser) -> None:
-        replies = []
-
         async def get() -> None:
             replies.append((await browser.get("/")).status)
 
         async with aio.open_nursery() as nursery:
-            for _ in range(REQUESTS_MAX + 5):
+            for _ in range(count):
                 nursery.start_soon(get)
-        assert sorted(replies) == [200] * REQUESTS_MAX + [503] * 5
         assert (await browser.get("/")).status == 200
 
     browse(test, slow)
+    return sorted(replies)
+
+
+def test_more_requests_than_places_are_refused_after_a_while() -> None:
+    assert statuses_at_once(REQUESTS_MAX + 5, PLACE_S + 1) == [200] * REQUESTS_MAX + [503] * 5
+
+
+def test_short_requests_take_turns() -> None:
+    """Fault: 40 connections with many requests each, for a style sheet, had all others refused."""
+    assert statuses_at_once(10 * REQUESTS_MAX, PLACE_S / 20) == [200] * 10 * REQUESTS_MAX
 
 
 def test_bodies_that_do_not_come_take_no_place() -> None:
