@@ -47,16 +47,17 @@ class GroupRequests(TopicRequests):
         header = DeleteSubscriptionGroupRequestHeader(group_name=group, remove_offset=remove_offset)
         await self.ask(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
 
-    async def consume_stats(self, group: str, topic: str | None = None) -> ConsumeStats:
-        """Offsets of a group on every broker that has its retry topic, merged.
+    async def consume_stats(self, group: str, topic: str | None = None, *, address: str | None = None) -> ConsumeStats:
+        """Offsets of a group on every broker that has its retry topic, merged, or on one.
 
         Raises:
             BrokerError: TOPIC_NOT_EXIST: the group has no retry topic: it never was online, or broadcasts.
         """
         merged = ConsumeStats()
         header = GetConsumeStatsRequestHeader(consumer_group=group, topic=topic)
-        for address in (await self.masters_of_topic(retry_topic(group))).values():
-            response = await self.ask(address, RequestCode.GET_CONSUME_STATS, header, timeout_s=self.timeout_s * 3)
+        addresses = [address] if address else (await self.masters_of_topic(retry_topic(group))).values()
+        for each_address in addresses:
+            response = await self.ask(each_address, RequestCode.GET_CONSUME_STATS, header, timeout_s=self.timeout_s * 3)
             stats = ConsumeStats.decode(response.body)
             merged.offset_table.update(stats.offset_table)
             merged.consume_tps += stats.consume_tps

@@ -1,5 +1,6 @@
 """Several masters in one cluster, with official clients: one is drained by wipeWritePerm, one by its brokerPermission.
-Traffic moves to the others, what lies on a drained broker is consumed to its end, and nothing is lost."""
+Traffic moves to the others, what lies on a drained broker is consumed to its end, and nothing is lost. Our drainBroker
+drains an official broker."""
 
 from __future__ import annotations
 
@@ -9,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from rocketpy.message.message_id import decode_offset_message_id
-from tests.interop.brokers import asking, create_topic, max_offsets, wait_committed, wait_until
+from tests.interop.brokers import asking, create_topic, max_offsets, running_target, wait_committed, wait_until
 from tests.interop.mqadmin import MqAdmin
 from tests.interop.own_brokers import running_masters
 from tests.interop.programs import Launcher, Program
 from tests.support.broker import RunningBroker
+from tests.system.test_draining import drain_queues_that_are_only_read
 
 NAMES = ("broker-a", "broker-b", "broker-c")
 QUEUES = 2
@@ -114,3 +116,10 @@ def test_traffic_leaves_drained_brokers_and_nothing_is_lost(
         consumer.leave()
     consumed = {str(event["key"]) for consumer in consumers for event in consumer.messages}
     assert set(traffic.keys()) <= consumed
+
+
+def test_an_official_broker_is_drained_with_its_queues_that_are_only_read() -> None:
+    """It answers GET_BROKER_CONSUME_STATS without them."""
+    with running_target("java") as broker:
+        create_topic(broker, "T", 4)
+        drain_queues_that_are_only_read(broker)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,13 +12,17 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.client import START_FIRST, Message, ProducerOptions, PullOptions
 from rocketpy.client.sync import Producer, PullConsumer
+from rocketpy.message.message_queue import MessageQueue
 from tests.support import preloaded
 from tests.support.broker import RunningBroker, running_broker
+
+if TYPE_CHECKING:
+    from tests.interop.brokers import AnyBroker
 
 COUNT = 5
 
 
-def mqadmin(broker: RunningBroker, *words: str, status: int = 0) -> list[dict[str, object]]:
+def mqadmin(broker: AnyBroker, *words: str, status: int = 0) -> list[dict[str, object]]:
     command = [*preloaded.COMMAND, "admin", *words, "-n", broker.namesrv, "--output", "json"]
     done = preloaded.run(command, timeout=120)
     assert done.returncode == status, done.stdout + done.stderr
@@ -28,7 +33,7 @@ def perms(broker: RunningBroker, topic: str) -> list[object]:
     return [row["perm"] for row in mqadmin(broker, "topicRoute", "-t", topic, "-l")]
 
 
-def consume(broker: RunningBroker, count: int) -> None:
+def consume(broker: AnyBroker, count: int) -> None:
     options = PullOptions(name_servers=broker.namesrv, start=START_FIRST)
     with PullConsumer("g", options) as consumer:
         consumer.subscribe("T")
@@ -58,3 +63,24 @@ def test_a_broker_is_drained(tmp_path: Path) -> None:
         assert broker.stop() == 0
         broker.start()
         assert (perms(broker, "T"), perms(broker, "New")) == ([6], [6])
+
+
+def drain_queues_that_are_only_read(broker: AnyBroker) -> None:
+    """Topic T has 4 queues; those that it loses for writing have messages that group g has not read."""
+    drain = ("drainBroker", "-b", "broker-a", "--wait", "--route-seconds", "0", "--wait-seconds")
+    with Producer("p", ProducerOptions(name_servers=broker.namesrv)) as producer:
+        for number in range(COUNT):
+            producer.send(Message("T", b"%d" % number), queue=MessageQueue("T", "broker-a", 1 + number % 3))
+    consume(broker, 1)
+    mqadmin(broker, "updateTopic", "-b", broker.address, "-t", "T", "-r", "4", "-w", "1")
+    unread = {"broker_name": "broker-a", "drained": False, "unread": COUNT - 1}
+    assert mqadmin(broker, *drain, "3", status=3)[-1] == unread
+    consume(broker, COUNT - 1)
+    assert mqadmin(broker, *drain, "60")[-1] == {"broker_name": "broker-a", "drained": True, "unread": 0}
+
+
+def test_queues_that_are_only_read_are_drained_too() -> None:
+    """Fault: drainBroker reported a broker as drained while messages were unread in queues beyond writeQueueNums."""
+    with running_broker() as broker:
+        mqadmin(broker, "updateTopic", "-b", broker.address, "-t", "T", "-r", "4", "-w", "4")
+        drain_queues_that_are_only_read(broker)

@@ -13,6 +13,8 @@ import click
 from rocketpy import aio
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import BrokerError, ClientError, RocketError
+from rocketpy.message.message_queue import MessageQueue
+from rocketpy.remoting.bodies.offset import OffsetWrapper
 
 from ..admin import Admin
 from ..base import EXIT_PARTIAL, command, option
@@ -130,15 +132,31 @@ async def _unread(admin: Admin, broker_name: str, online_only: bool) -> list[Unr
     if address is None:
         raise ClientError(f"no master of {broker_name} is registered: nobody can tell what is unread")
     found = []
+    for group, offsets in (await _offsets(admin, address)).items():
+        behind = sum(offset.lag for offset in offsets.values())
+        members = await _members(admin, group, address) if behind else 0
+        if behind and (members or not online_only):
+            found.append(Unread(group, members, behind))
+    return found
+
+
+async def _offsets(admin: Admin, address: str) -> dict[str, dict[MessageQueue, OffsetWrapper]]:
+    """Return the offsets of each group in every queue of the broker that is written to or read.
+
+    RocketMQ answers GET_BROKER_CONSUME_STATS with the queues that are written to: after a smaller writeQueueNums
+    messages are in others, which the statistics of a single group have.
+    """
     stats = await admin.broker_consume_stats(address, is_order=False, timeout_s=STATS_TIMEOUT_S)
+    found: dict[str, dict[MessageQueue, OffsetWrapper]] = {}
     for by_group in stats.consume_stats_list:
         for group, stats_of_topics in by_group.items():
-            behind = sum(
-                offset.lag for stats_of_topic in stats_of_topics for offset in stats_of_topic.offset_table.values()
-            )
-            members = await _members(admin, group, address) if behind else 0
-            if behind and (members or not online_only):
-                found.append(Unread(group, members, behind))
+            offsets = found.setdefault(group, {})
+            for stats_of_topic in stats_of_topics:
+                offsets |= stats_of_topic.offset_table
+    topics = (await admin.topic_configs(address)).values()
+    if any(topic.read_queue_nums > topic.write_queue_nums for topic in topics):
+        for group, offsets in found.items():
+            offsets |= (await admin.consume_stats(group, address=address)).offset_table
     return found
 
 

@@ -77,7 +77,7 @@ class ConsumeStatsProcessor(TableProcessor):
                     continue
                 tps = java_double(services.stats.group_get_tps(group, topic))
                 await text.write([f'{before}{{"consumeTps":{tps},"offsetTable":{{'])
-                _, diff = await self._write_rows(text, "", group, config, config.write_queue_nums)
+                _, diff = await self._write_rows(text, "", group, config, _queues_in_use(config))
                 await text.write(["}}"])
                 total_diff += diff
                 before = ","
@@ -129,7 +129,7 @@ class ConsumeStatsProcessor(TableProcessor):
         config = services.topics.select(header.topic)
         if config is None:
             raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist")
-        spans = (self._span(header.group, header.topic, queue_id) for queue_id in range(config.write_queue_nums))
+        spans = (self._span(header.group, header.topic, queue_id) for queue_id in range(_queues_in_use(config)))
         return RemotingCommand.response(body=await encoded_body({"consumeTimeSpanSet": spans}))
 
     def _span(self, group: str, topic: str, queue_id: int) -> dict[str, Any]:
@@ -156,6 +156,12 @@ class ConsumeStatsProcessor(TableProcessor):
             "minTimeStamp": first_ms,
             "minTimeStampStr": _human(first_ms),
         }
+
+
+def _queues_in_use(config: TopicConfig) -> int:
+    """Return the number of queues that are written to or read. The reference leaves out those that are only read, as
+    after `updateTopic -r 4 -w 1`."""
+    return max(config.read_queue_nums, config.write_queue_nums)
 
 
 def _human(timestamp_ms: int) -> str:

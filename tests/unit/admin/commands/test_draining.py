@@ -9,8 +9,9 @@ from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.bodies.client import Connection, ConsumerConnection
 from rocketpy.remoting.bodies.offset import ConsumeStats, ConsumeStatsList, OffsetWrapper
+from rocketpy.remoting.bodies.topic import TopicConfig, TopicConfigSerializeWrapper
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.headers.admin import GetConsumerConnectionListRequestHeader
+from rocketpy.remoting.headers.admin import GetConsumerConnectionListRequestHeader, GetConsumeStatsRequestHeader
 from rocketpy.remoting.headers.namesrv import WipeWritePermOfBrokerResponseHeader
 from tests.support.admin import Mqadmin
 from tests.support.cluster import FakeCluster
@@ -33,6 +34,7 @@ class Draining:
         broker = cluster.add_broker(T=1)
         broker.answers[RequestCode.GET_BROKER_CONSUME_STATS] = self.stats
         broker.answers[RequestCode.GET_CONSUMER_CONNECTION_LIST] = self.members
+        broker.answers[RequestCode.GET_ALL_TOPIC_CONFIG] = self.configs
         cluster.name_server.answers[RequestCode.WIPE_WRITE_PERM_OF_BROKER] = self.wipe
 
     def wipe(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
@@ -48,10 +50,39 @@ class Draining:
         }
         return RemotingCommand.response(body=ConsumeStatsList(consume_stats_list=[tables]).encode())
 
+    def configs(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        configs = {"T": TopicConfig(topic_name="T", read_queue_nums=1, write_queue_nums=1)}
+        return RemotingCommand.response(body=TopicConfigSerializeWrapper(topic_config_table=configs).encode())
+
     def members(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         if GetConsumerConnectionListRequestHeader.of(request).consumer_group not in self.online:
             return no(ResponseCode.CONSUMER_NOT_ONLINE)
         return RemotingCommand.response(body=ConsumerConnection(connection_set=[Connection(client_id="c")]).encode())
+
+
+class ReadOnlyQueue(Draining):
+    """A broker of RocketMQ, whose statistics of all groups have the queues that are written to: the topic has a second
+    one that is only read, with 5 messages."""
+
+    def __init__(self, unread: int) -> None:
+        super().__init__({"g": 0})
+        self.unread = unread
+
+    def __call__(self, cluster: FakeCluster) -> None:
+        super().__call__(cluster)
+        cluster.brokers["broker-a"].answers[RequestCode.GET_CONSUME_STATS] = self.group_stats
+
+    def configs(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        configs = {"T": TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=1)}
+        return RemotingCommand.response(body=TopicConfigSerializeWrapper(topic_config_table=configs).encode())
+
+    def group_stats(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        assert GetConsumeStatsRequestHeader.of(request).consumer_group == "g"
+        table = {
+            QUEUE: OffsetWrapper(broker_offset=100, consumer_offset=100),
+            MessageQueue("T", "broker-a", 1): OffsetWrapper(broker_offset=5, consumer_offset=5 - self.unread),
+        }
+        return RemotingCommand.response(body=ConsumeStats(offset_table=table).encode())
 
 
 def rows(lines: list[str]) -> list[dict[str, object]]:
@@ -81,6 +112,14 @@ def test_what_is_unread_is_told_by_group(mqadmin: Mqadmin) -> None:
     assert gone == {"group": "gone", "members": 0, "unread": 4}
     assert done == {"broker_name": "broker-a", "drained": False, "unread": 34}
     assert "34 messages are unread after 60 s" in mqadmin.error
+
+
+def test_queues_that_are_only_read_are_drained_too(mqadmin: Mqadmin) -> None:
+    """A broker of RocketMQ lists them for a single group only."""
+    _, unread, done = rows(mqadmin(*DRAIN, "--wait-seconds", "60", script=ReadOnlyQueue(5), status=3))
+    assert unread == {"group": "g", "members": 1, "unread": 5}
+    assert done == {"broker_name": "broker-a", "drained": False, "unread": 5}
+    assert rows(mqadmin(*DRAIN, script=ReadOnlyQueue(0)))[-1]["drained"] is True
 
 
 def test_groups_without_members_may_be_left_out(mqadmin: Mqadmin) -> None:

@@ -54,7 +54,7 @@ def test_progress_of_all_groups(tmp_path: Path) -> None:
         assert body["brokerAddr"] == "127.0.0.1:10911"
         (entry,) = body["consumeStatsList"]
         assert [list(stats["offsetTable"]) for stats in entry["G"]] == [
-            [Q0],
+            [Q0, Q1],
             ['{"brokerName":"broker-a","queueId":0,"topic":"U"}'],
         ]
         assert body["totalDiff"] == (10 - 4) + (0 - 4)
@@ -69,11 +69,29 @@ def test_time_span(tmp_path: Path) -> None:
     rig.clock.advance(1000)
 
     async def main() -> None:
-        (span,) = body_of(await rig.ask(303, {"topic": "T", "group": "G"}))["consumeTimeSpanSet"]
+        span, _ = body_of(await rig.ask(303, {"topic": "T", "group": "G"}))["consumeTimeSpanSet"]
         assert (span["minTimeStamp"], span["maxTimeStamp"]) == (NOW_MS, NOW_MS + 9)
         assert span["consumeTimeStamp"] == NOW_MS + 3
         assert span["delayTime"] == 996
         assert span["messageQueue"] == {"brokerName": "broker-a", "queueId": 0, "topic": "T"}
         assert (await rig.ask(303, {"topic": "none", "group": "G"})).code == 17
+
+    trio.run(main)
+
+
+def test_queues_that_are_only_read_count(tmp_path: Path) -> None:
+    """As after `updateTopic -r 2 -w 1`: what the second queue has must still be read.
+    Fault: Backlog and age of a group (317, 303) left out queues beyond writeQueueNums, which are still read."""
+    rig = rig_with_progress(tmp_path)
+    rig.store.fill("T", 1, 5)
+    rig.services.offsets.commit("G", "T", 0, 10)
+    rig.clock.advance(1000)
+
+    async def main() -> None:
+        body = body_of(await rig.ask(317, {"isOrder": "false"}))
+        table = body["consumeStatsList"][0]["G"][0]["offsetTable"]
+        assert (table[Q1]["brokerOffset"], table[Q1]["consumerOffset"]) == (5, 0)
+        spans = body_of(await rig.ask(303, {"topic": "T", "group": "G"}))["consumeTimeSpanSet"]
+        assert [span["delayTime"] for span in spans] == [0, 1000]
 
     trio.run(main)
