@@ -98,8 +98,14 @@ def test_the_life_of_the_package(debian: OwnSystemd) -> None:
     assert output(debian, "/usr/lib/rocketpy/bin/python", "-c", SEND) == "SEND_OK"
     assert output(debian, "stat", "-c", "%U", f"/proc/{debian.show(BROKER, 'MainPID')}") == "rocketpy"
     assert output(debian, "rocketpy", "doctor", "--live").count("answers in") == 2
-    assert output(debian, "stat", "-c", "%U %a", CONFIGURATION) == "rocketpy 644"
+    assert output(debian, "stat", "-c", "%U %a", CONFIGURATION) == "root 644"
+    assert output(debian, "stat", "-c", "%U", str(Path(CONFIGURATION).parent)) == "rocketpy"
     assert debian.run("systemd-analyze", "verify", BROKER).returncode == 0
+
+    # the broker may change its configuration: the directory is its own
+    change = ("updateBrokerConfig", "-c", "DefaultCluster", "-k", "filterSupportRetry", "-v", "true")
+    output(debian, "mqadmin", *change, "-n", "127.0.0.1:9876")
+    assert output(debian, "grep", "filterSupportRetry", CONFIGURATION).replace(" ", "") == "filterSupportRetry=true"
 
     # installed anew, as at an upgrade: changed configuration stays, servers restart, messages are there
     debian.run("sh", "-c", f"printf '{CHANGE}' >> {CONFIGURATION}")
@@ -109,18 +115,20 @@ def test_the_life_of_the_package(debian: OwnSystemd) -> None:
     wait_until(lambda: states(debian) == ["active", "active"], "the restart")
     assert debian.show(BROKER, "MainPID") != before
 
-    # removed: nothing runs, programs are gone, configuration and messages stay
+    # removed: nothing runs, programs are gone, configuration and messages stay; a link of a broker's does not
+    linked = "/etc/rocketpy/namesrv.conf"
+    output(debian, "runuser", "-u", "rocketpy", "--", "ln", "-sf", "/root/rocketpy.deb", linked)
     dpkg(debian, "--remove", "rocketpy")
     assert [state for state in states(debian) if state == "active"] == []
     assert exists(debian, "/usr/lib/rocketpy", "/usr/bin/mqadmin", "/lib/systemd/system/" + BROKER) == [False] * 3
-    assert exists(debian, CONFIGURATION, "/var/lib/rocketpy/store/commitlog") == [True] * 2
+    assert exists(debian, CONFIGURATION, "/var/lib/rocketpy/store/commitlog", linked) == [True, True, False]
 
     # purged: nothing is left but the user
     dpkg(debian, "--purge", "rocketpy")
     left = output(
         debian, "find", "/etc", "/lib", "/usr", "/var", "-xdev", "-name", "*rocketpy*", "-not", "-name", "*.service.d"
     )
-    assert left == ""
+    assert left == "" and exists(debian, "/root/rocketpy.deb") == [True]
 
 
 def test_an_administrator_who_forbids_starts(debian: OwnSystemd) -> None:
