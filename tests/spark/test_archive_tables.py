@@ -25,6 +25,7 @@ from rocketpy.cli.command_line import cli
 from rocketpy.errors import ConfigError, ConnectionLost, RocketError, StoreError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.spark.cluster import Bounds, Cluster
+from rocketpy.spark.jobs import table_archive
 from rocketpy.spark.jobs.table_archive import ROWS_SCHEMA, archive_store, archive_topics
 from tests.spark.following import Following
 from tests.spark.tables import BUCKET, DELTA, FORMATS, ICEBERG, Format, logged, places, s3_server
@@ -342,6 +343,39 @@ def test_archives_of_different_kinds_are_not_mixed(broker: RunningBroker, tmp_pa
         command = ["pipeline", "archive", "--inline", *words, "--broker", "broker-a", str(broker.store), target]
         done = CliRunner().invoke(cli, command)
         assert done.exit_code == 2 and message in done.stderr, done.output
+
+
+def test_a_killed_first_run_of_topics_marks_its_broker(
+    kind: Format, broker: RunningBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault: When a first run of topics was killed between two commits, an archive of its broker's store appended the
+    same rows again."""
+
+    class Killed(Exception):
+        pass
+
+    module, archive, topic = table_archive.__name__, kind.opened(tmp_path / "t"), f"Killed-{kind.name}"
+    append, read_part = type(archive).append, table_archive.read_part
+
+    def killed(self: Any, *args: Any) -> None:
+        append(self, *args)
+        raise Killed
+
+    def in_tens(*args: Any) -> Iterator[Any]:
+        for batch in read_part(*args):
+            yield from (batch.slice(at, 10) for at in range(0, batch.num_rows, 10))
+
+    send(broker, topic, 60)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(type(archive), "append", killed)
+        patch.setattr(f"{module}.mean_message_bytes", lambda *_: 1)  # one part, many commits
+        patch.setattr(f"{module}.read_part", in_tens)
+        archive_topics(archive, (topic,), {"nameServer": broker.namesrv}, commit_bytes=1000)
+    assert 0 < len(kind.rows(tmp_path / "t")) < 60
+    with pytest.raises(StoreError, match="is archived by its topics"):
+        archive_store(kind.opened(tmp_path / "t"), broker.store, "broker-a", live_tail=True)
+    archive_topics(kind.opened(tmp_path / "t"), (topic,), {"nameServer": broker.namesrv})
+    assert len(set(places(kind.rows(tmp_path / "t")))) == len(kind.rows(tmp_path / "t")) == 60
 
 
 @pytest.mark.parametrize(

@@ -207,16 +207,16 @@ def _positions_with(firsts: Firsts) -> dict[str, int]:
 def _append_part(
     archive: TableArchive, part: TopicPart, batches: Iterable[Any], commit_bytes: int, firsts: Mapping[str, int]
 ) -> None:
-    """Commit the rows of a part, usually at once, with first messages. The last commit also passes offsets without a
-    message."""
-    ends = {f"{_name_of(one.queue.broker_name)}/topics": 1 for one in part.slices}
-    ends |= {_name_of(one.queue.broker_name, one.queue.topic, one.queue.queue_id): one.end for one in part.slices}
+    """Commit the rows of a part, usually at once, with first messages and marks that brokers are archived by their
+    topics. The last commit also passes offsets without a message."""
+    kept = {**firsts, **{f"{_name_of(one.queue.broker_name)}/topics": 1 for one in part.slices}}
+    ends = {_name_of(one.queue.broker_name, one.queue.topic, one.queue.queue_id): one.end for one in part.slices}
     held = None
     for rows in chunks(batches, commit_bytes):
         if held is not None:
-            archive.append(held, {**firsts, **_positions_after(held)})
+            archive.append(held, {**kept, **_positions_after(held)})
         held = rows
-    archive.append(arrow_schema(COLUMNS).empty_table() if held is None else held, {**firsts, **ends})
+    archive.append(arrow_schema(COLUMNS).empty_table() if held is None else held, {**kept, **ends})
 
 
 def _positions_after(rows: Any) -> dict[str, int]:
