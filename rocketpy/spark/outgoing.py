@@ -77,6 +77,9 @@ class SinkOptions(ConnectionOptions):
     delivery: str = option("delivery", one_of("atLeastOnce"), "atLeastOnce", "what a task that is repeated may do")
     idempotence_key: bool = option("idempotenceKey", boolean, True, "property SPARK_ID, the same in each repetition")
     on_too_large: str = option("onTooLarge", one_of("fail", "deadLetter"), "fail", "a body above maxMessageSize")
+    on_not_stored_ok: str = option(
+        "onNotStoredOk", one_of("fail", "accept"), "fail", "a status other than SEND_OK: stored, may still be lost"
+    )
     ignore_unknown_columns: bool = option("ignoreUnknownColumns", boolean, False, "leave out what cannot be sent")
     dead_letter_topic: str | None = option("deadLetterTopic", text, None, "for onTooLarge=deadLetter")
 

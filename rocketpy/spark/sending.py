@@ -18,7 +18,7 @@ import trio.lowlevel
 
 from rocketpy.client.options import ProducerOptions
 from rocketpy.client.producer import Producer
-from rocketpy.client.results import SendResult
+from rocketpy.client.results import SEND_STATUS, SendResult, SendStatus
 from rocketpy.client.sending.queue_selection import JavaHashSelector
 from rocketpy.client.sync import Blocking, blocking
 from rocketpy.codes import ResponseCode
@@ -28,7 +28,16 @@ from rocketpy.message.message_queue import MessageQueue
 from .connection import BUSY_CODES
 from .outgoing import Outgoing, PlainRow, RowRefused, SinkOptions, row_text
 
-REPEATABLE_CODES = BUSY_CODES | {ResponseCode.SYSTEM_ERROR}
+LATE_CODES: dict[SendStatus, int] = {
+    status: code for code, status in SEND_STATUS.items() if status is not SendStatus.SEND_OK
+}
+REPEATABLE_CODES = BUSY_CODES | {ResponseCode.SYSTEM_ERROR, *LATE_CODES.values()}
+NOT_STORED_OK = {
+    SendStatus.FLUSH_DISK_TIMEOUT: "its disk is too slow (syncFlushTimeout): relieve the disk",
+    SendStatus.FLUSH_SLAVE_TIMEOUT: "its slave is too slow (slaveTimeout): relieve the slave",
+    SendStatus.SLAVE_NOT_AVAILABLE: "it has no slave in sync: start the slave",
+}
+"""Reason and remedy; the messages are stored, and consumers get them."""
 RETRY_S = 0.25
 SENDERS_MAX = 4
 
@@ -89,8 +98,9 @@ class Transfer:
         """Send these messages, now or with later ones; waits for room.
 
         Raises:
-            RowRefused, ClientError, TransportError, BrokerError: a message was not stored. All but TransportError name
-                its row. After a ClientError the same message may be stored later: its topic has no route now.
+            RowRefused, ClientError, TransportError, BrokerError: a message was not stored, or may still be lost
+                (onNotStoredOk). All but TransportError name its row. After a ClientError the same message may be stored
+                later: its topic has no route now.
         """
         options, waiting, sizes = self.options, self._waiting, self._bytes
         for one in outgoing:
@@ -203,22 +213,49 @@ class Transfer:
             receipt.add(result.queue_offset, len(batch))
 
     async def _attempt(self, batch: list[Outgoing | PlainRow], queue: MessageQueue | None) -> SendResult:
-        """Send, and again while that can help. The producer itself goes to other brokers, if any queue will do."""
+        """Send, and again while that can help: elsewhere, if any queue will do.
+
+        The producer itself goes to other brokers after a failure; here this is done after a status that is not SEND_OK.
+        """
+        elsewhere: MessageQueue | None = None
         for attempt in range(self.options.retries + 1):
+            target, elsewhere = queue or elsewhere, None
             try:
-                if len(batch) == 1:
-                    return await self.producer.send(batch[0].message, queue=queue)
-                members = [one.member for one in batch if isinstance(one, PlainRow)]
-                if len(members) < len(batch):
-                    return await self.producer.send_batch([one.message for one in batch], queue=queue)
-                topic, born_at_ms = batch[0].topic, batch[0].born_at_ms
-                return await self.producer.send_members(topic, members, queue=queue, born_at_ms=born_at_ms)
+                result = await self._request(batch, target)
+                if result.status is SendStatus.SEND_OK or self.options.on_not_stored_ok == "accept":
+                    return result
+                elsewhere = await self._queue_elsewhere(batch[0].topic, result.queue)
+                raise _not_stored_ok(result)
             except (TransportError, BrokerError) as error:
                 may_pass = not isinstance(error, BrokerError) or error.code in REPEATABLE_CODES
                 if not may_pass or attempt == self.options.retries:
                     raise
                 await trio.sleep(RETRY_S * 2**attempt)
         raise AssertionError("the last attempt returns or raises")
+
+    async def _request(self, batch: list[Outgoing | PlainRow], queue: MessageQueue | None) -> SendResult:
+        if len(batch) == 1:
+            return await self.producer.send(batch[0].message, queue=queue)
+        members = [one.member for one in batch if isinstance(one, PlainRow)]
+        if len(members) < len(batch):
+            return await self.producer.send_batch([one.message for one in batch], queue=queue)
+        topic, born_at_ms = batch[0].topic, batch[0].born_at_ms
+        return await self.producer.send_members(topic, members, queue=queue, born_at_ms=born_at_ms)
+
+    async def _queue_elsewhere(self, topic: str, last: MessageQueue) -> MessageQueue | None:
+        """Return a queue of the topic on another broker than `last`, if there is one."""
+        queues = await self.producer.queues(topic)
+        others = [queue for queue in queues if queue.broker_name != last.broker_name]
+        return others[last.queue_id % len(others)] if others else None
+
+
+def _not_stored_ok(result: SendResult) -> BrokerError:
+    """Return a status that is not SEND_OK as an error with a remedy."""
+    reason = (
+        f"broker {result.queue.broker_name} has stored it, but {NOT_STORED_OK[result.status]}, or set "
+        "onNotStoredOk=accept, which may lose messages with the master"
+    )
+    return BrokerError(LATE_CODES[result.status], reason)
 
 
 def _of_row(error: ClientError, one: Outgoing | PlainRow) -> ClientError:

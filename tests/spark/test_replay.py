@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from rocketpy.cli.command_line import cli
-from rocketpy.errors import ConfigError, StoreError
+from rocketpy.errors import BrokerError, ConfigError, StoreError
 from rocketpy.spark.cluster import CLUSTERS
 from rocketpy.spark.jobs.archive import archive
 from rocketpy.spark.jobs.compact import compact
@@ -28,7 +28,7 @@ from rocketpy.spark.topic_options import TopicOptions
 from rocketpy.store.files import file_name
 from rocketpy.store.inspection.reader import StoreReader
 from tests.spark.test_sink import load
-from tests.support.broker import RunningBroker
+from tests.support.broker import RunningBroker, running_broker
 from tests.support.log_images import image_of, record
 from tests.unit.store.test_java_store import unpack
 
@@ -101,6 +101,17 @@ def test_a_run_that_was_cut_short_goes_on(
     assert done == Replayed(
         sent=134 - sum(steps[:-1]), planned=134, stored=134, missing=0, duplicates=steps[-1], changed=0
     )
+
+
+def test_a_master_without_its_slave(archived: Path, tmp_path: Path) -> None:
+    """Fault: A replay to a SYNC_MASTER without a slave reported messages as stored that only the master had."""
+    wanted = Wanted(topics={"B": "Alone"})
+    with running_broker({"brokerRole": "SYNC_MASTER"}) as broker:
+        with pytest.raises(BrokerError, match=r"SLAVE_NOT_AVAILABLE.*start the slave, or set onNotStoredOk=accept"):
+            run(archived, tmp_path / "l", broker, wanted)
+        connection = {"nameServer": broker.namesrv, "onNotStoredOk": "accept"}
+        done = replay(None, archived, tmp_path / "l", wanted, connection)
+    assert (done.stored, done.missing) == (66, 0) and done.duplicates > 0
 
 
 def test_messages_that_are_not_there_are_missing(archived: Path, broker: RunningBroker, tmp_path: Path) -> None:

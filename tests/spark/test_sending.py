@@ -31,13 +31,15 @@ class Stored:
         self.requests: list[tuple[MessageQueue, list[bytes]]] = []
         self.fault = fault
         self.no_route: ClientError | None = None
+        self.known_queues = (Q0, Q1)
+        self.statuses: list[SendStatus] = []  # of the next requests
         self.ends: dict[MessageQueue, int] = {}
         self.in_flight = self.in_flight_max = self.calls = self.by_members = 0
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         if self.no_route is not None:
             raise self.no_route
-        return Q0, Q1
+        return self.known_queues
 
     async def send(self, message: Message, *, queue: MessageQueue | None = None) -> SendResult:
         return await self.send_batch([message], queue=queue)
@@ -54,7 +56,8 @@ class Stored:
         first = self.ends.get(place, 0)
         self.ends[place] = first + len(messages)
         self.requests.append((place, [message.body for message in messages]))
-        return SendResult(SendStatus.SEND_OK, "id", "offset id", place, first)
+        status = self.statuses.pop(0) if self.statuses else SendStatus.SEND_OK
+        return SendResult(status, "id", "offset id", place, first)
 
     async def send_members(
         self, topic: str, members: Sequence[Member], *, queue: MessageQueue | None = None, born_at_ms: int = 0
@@ -196,6 +199,36 @@ def test_a_refusal_is_not_tried_again() -> None:
     with pytest.raises(BrokerError, match="NO_PERMISSION"):
         run(producer, rows(1000), batchRecords=10, inFlight=2)
     assert producer.calls <= 3, "what follows an error is not sent"
+
+
+LATE = [status for status in SendStatus if status is not SendStatus.SEND_OK]
+
+
+@pytest.mark.parametrize("status", LATE, ids=lambda status: status.name)
+@pytest.mark.parametrize("outgoing", [rows(5), plain(5), rows(1)], ids=["messages", "members", "one"])
+def test_a_message_that_may_still_be_lost_is_sent_again(
+    outgoing: Sequence[Outgoing | PlainRow], status: SendStatus
+) -> None:
+    """Fault: The sink counted messages as stored that a slow disk or an absent slave had not confirmed."""
+    for_a_while, always, accepted = Stored(), Stored(), Stored()
+    for_a_while.statuses = [status] * 2
+    assert run(for_a_while, outgoing) == {Q0: Receipt(len(outgoing), len(outgoing) * 2, len(outgoing) * 3 - 1)}
+    always.statuses = [status] * 100
+    with pytest.raises(BrokerError, match=rf"{status.name}.*row 0 of this task .*: .*set onNotStoredOk=accept"):
+        run(always, outgoing)
+    assert (for_a_while.calls, always.calls) == (3, 3)
+    accepted.statuses = [status]
+    assert run(accepted, outgoing, onNotStoredOk="accept") == {Q0: Receipt(len(outgoing), 0, len(outgoing) - 1)}
+
+
+def test_a_message_that_may_still_be_lost_goes_to_another_broker() -> None:
+    """Unless its queue is chosen."""
+    other, producer = MessageQueue("T", "other", 0), Stored()
+    producer.known_queues = (Q0, Q1, other)
+    producer.statuses = [SendStatus.SLAVE_NOT_AVAILABLE]
+    assert run(producer, rows(5)) == {other: Receipt(5, 0, 4)}
+    producer.statuses = [SendStatus.SLAVE_NOT_AVAILABLE]
+    assert run(producer, rows(5, queue=Q1)) == {Q1: Receipt(5, 5, 9)}
 
 
 def test_every_refusal_names_a_row() -> None:

@@ -65,7 +65,7 @@ def replay(
     Args:
         archive: the directory of job archive, at the same path on every worker, as is `ledger`.
         ledger: a directory for this replay alone; made if it is not there.
-        connection: nameServer and the other options that source and sink have in common.
+        connection: nameServer and the other options that source and sink have in common, and onNotStoredOk.
         rate: messages per second, of all workers together.
     Raises:
         ConfigError: options, a topic that the archive lacks, or a ledger of another replay, before anything is sent.
@@ -74,9 +74,11 @@ def replay(
     """
     archive, ledger = archive.absolute(), ledger.absolute()
     parse_where(wanted.where)
+    of_sink = {key: value for key, value in connection.items() if key.lower() == "onnotstoredok"}
+    connection = {key: value for key, value in connection.items() if key not in of_sink}
     parse_options(ConnectionOptions, connection)  # nothing that would change where messages go
     sending = {"producerGroup": "replay", "maxMessageSize": str(INFLATED_SIZE_MAX)}  # what was compressed is so again
-    options = parse_options(SinkOptions, {**connection, **sending})
+    options = parse_options(SinkOptions, {**connection, **of_sink, **sending})
     parallel = spark.sparkContext.defaultParallelism if spark is not None else INLINE_SHARDS
     settings = {**attrs.asdict(wanted), "keys": sorted(wanted.keys), "archive": str(archive)}
     run = partial(run_parts, spark)
