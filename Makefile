@@ -14,7 +14,7 @@ CORE_SOURCES := $(sort $(shell find csrc -name "*.[ch]")) csrc/build_native.py c
 ROOMS := $(filter-out csrc/__pycache__,$(shell find csrc -mindepth 1 -type d))
 C_SOURCES := $(sort $(shell find csrc -name "*.[ch]")) $(wildcard tests/csrc/*.[ch] rocketpy/bench/driver/*.[ch])
 
-.PHONY: always help run run-cluster build dev objects test test-property test-long test-python test-spark kill-pipeline test-gallery test-spark-cluster test-tables spark-packages spark-demo test-fault test-ha test-ha-short soak soak-client test-dist test-pythons follow-pages test-packages test-docker test-console test-deploy test-watch interop interop-programs sanitize fuzz mutants known-mutants lint style types check coverage \
+.PHONY: always help run run-cluster build dev objects test test-property test-long test-python test-spark kill-pipeline test-gallery test-spark-cluster test-tables spark-packages spark-demo test-fault test-ha test-ha-short soak soak-client test-dist test-pythons follow-pages test-packages test-docker test-kubernetes test-console test-deploy test-watch interop interop-programs sanitize fuzz mutants known-mutants lint style types check coverage \
         bench bench-compare bench-spark bench-smoke docs site dist deb clean
 
 help:  ## this list
@@ -199,6 +199,11 @@ test-packages: deb build/tools/.made  ## image, package and manifests of deploy/
 test-docker: $(VENV)/.dev  ## the image and the files of Compose in Docker itself, and the commands of their page, without Grafana (Docker 25 with buildx and Compose; root; apt install mmdebstrap)
 	@docker info > /dev/null 2>&1 && docker compose version > /dev/null 2>&1 || { echo "make test-docker needs a running Docker daemon, buildx and Compose: docker info, docker compose version" >&2; exit 1; }
 	$(PYTEST) --numprocesses 0 tests/packages/test_docker.py
+
+# The first run builds Kubernetes, which takes half an hour on two cores.
+test-kubernetes: $(VENV)/.dev  ## the manifests in a real Kubernetes of one node, which is built from source, by the commands of their page (root, network, cgroups of version 1; apt install buildah crun mmdebstrap; Go, a C compiler)
+	@$(BIN)/python -m tests.support.kubernetes.programs
+	$(PYTEST) --numprocesses 0 tests/kubernetes
 
 $(VENV)/.console: $(VENV)/.dev setup.py
 	@$(INSTALL) --editable ".[console]" "selenium>=4.20" > $(VENV)/pip.log 2>&1 || { cat $(VENV)/pip.log; exit 1; }

@@ -26,6 +26,7 @@ ONE_TRY = (
     "property/",
     "fault/",
     "ha/",
+    "kubernetes/",
     "unit/broker/",
     "unit/failover/",
     "unit/native/",
