@@ -104,3 +104,11 @@ def test_a_configuration_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> Non
     assert order is not None
     with pytest.raises(ConfigError, match="no regular file"):
         list(ports_of(order, ENVIRONMENT, tmp_path))
+
+
+def test_an_account_that_cannot_be_read_is_no_sign_of_death(tmp_path: Path) -> None:
+    """Fault: A damaged file of the broker's account failed each check, so that Kubernetes restarted healthy brokers."""
+    account = tmp_path / "account.yml"
+    account.write_text("accessKey: [")
+    question = Port("broker", ("127.0.0.1", 1), credentials_file=str(account)).question()
+    assert question.ext_fields == {"consumerGroup": "rocketpy-doctor"}
