@@ -159,7 +159,7 @@ class Sessions:
         self._failures[address] = failures
         if len(failures) == FAILURES_MAX:
             shown = printable(address)
-            logger.warning("refusing logins from %s for a minute after %d failures", shown, FAILURES_MAX)
+            logger.warning("refusing logins from %s for up to a minute after %d failures", shown, FAILURES_MAX)
         if len(self._failures) > ADDRESSES_MAX:
             del self._failures[next(iter(self._failures))]
 

@@ -127,7 +127,12 @@ class FrameCutter:
             HeaderInvalid: the descriptor contradicts the length or names no serialisation.
         """
         if self._parts:
-            return self._joined() if self._parts_size >= self._wanted else None
+            if self._parts_size < self._wanted:
+                return None
+            if self._parts_size - self._wanted <= len(self._parts[-1]):
+                return self._joined()
+            self._buffer, self._start = b"".join(self._parts), 0  # more came before anybody asked for a frame
+            self._parts, self._parts_size = [], 0
         buffer, start = self._buffer, self._start
         if len(buffer) - start < LENGTH_SIZE:
             self._buffer, self._start = buffer[start:], 0  # without the frames before it

@@ -70,7 +70,7 @@ class SinkOptions(ConnectionOptions):
     batch_bytes: int = option("batchBytes", size(1, 64 * MIB), 512 << 10, "body bytes of one request, about")
     batch_records: int = option("batchRecords", whole(1, 65_536), 512, "messages of one request")
     in_flight: int = option("inFlight", whole(1, 1024), 8, "requests without an answer, for each task")
-    send_timeout_ms: int = option("sendTimeoutMs", whole(1, 3_600_000), 5000, "for one message with its retries")
+    send_timeout_ms: int = option("sendTimeoutMs", whole(1, 3_600_000), 5000, "for each attempt")
     retries: int = option("retryTimes", whole(0, 100), 2, "further attempts after a failure that may pass")
     compress_above: int = option("compressAbove", size(0, 1 << 31), 4096, "bodies of this size are compressed")
     message_size_max: int = option("maxMessageSize", size(1, 1 << 30), 4 * MIB, "of a body; brokers have a limit, too")

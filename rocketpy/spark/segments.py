@@ -192,14 +192,16 @@ class Boundaries:
             return self._exact(segment, image, place, segment.start if known is None else known, hints=False)
 
     def _split(self, segment: Segment, image: mmap.mmap | bytes, begin: int, end: int, split_bytes: int) -> list[Piece]:
-        places = [begin]
+        places, searched = [begin], begin  # no record begins between the last place and what was searched
         for place in range(begin + split_bytes, end, split_bytes):
-            if place > places[-1]:  # otherwise a record is longer than a piece
+            if place > places[-1] and place >= searched:  # otherwise a record is longer than a piece
                 near = min(segment.end, place + SEARCH_BYTES)
                 exact = self._exact(segment, image, place, places[-1], hints=self.how == "auto", stop=near)
                 if exact >= end:
                     break
-                if exact != near:  # else the log ends before it, or is damaged, or has a longer record
+                if exact == near:  # the log ends before it, or is damaged, or has a longer record
+                    searched = near
+                else:
                     places.append(exact)
         return [Piece(segment, low, high) for low, high in itertools.pairwise([*places, end]) if low < high]
 

@@ -38,7 +38,7 @@ NOT_STORED_OK = {
     SendStatus.SLAVE_NOT_AVAILABLE: "it has no slave in sync: start the slave",
 }
 """Reason and remedy; the messages are stored, and consumers get them."""
-RETRY_S = 0.25
+RETRY_S, RETRY_MAX_S = 0.25, 5.0  # before the second attempt; each next wait is twice as long, up to this
 SENDERS_MAX = 4
 
 Target = tuple[str, MessageQueue | None]
@@ -228,9 +228,9 @@ class Transfer:
                 raise _not_stored_ok(result)
             except (TransportError, BrokerError) as error:
                 may_pass = not isinstance(error, BrokerError) or error.code in REPEATABLE_CODES
-                if not may_pass or attempt == self.options.retries:
+                if not may_pass or attempt == self.options.retries or self._error is not None:  # the task has failed
                     raise
-                await trio.sleep(RETRY_S * 2**attempt)
+                await trio.sleep(min(RETRY_S * 2**attempt, RETRY_MAX_S))
         raise AssertionError("the last attempt returns or raises")
 
     async def _request(self, batch: list[Outgoing | PlainRow], queue: MessageQueue | None) -> SendResult:

@@ -231,6 +231,36 @@ def test_a_message_that_may_still_be_lost_goes_to_another_broker() -> None:
     assert run(producer, rows(5, queue=Q1)) == {Q1: Receipt(5, 5, 9)}
 
 
+def test_waits_between_attempts_are_bounded() -> None:
+    """Fault: The wait doubled with each attempt, to three days at retryTimes=20."""
+    producer = Stored()
+    producer.statuses = [SendStatus.SLAVE_NOT_AVAILABLE] * 1000
+    with pytest.raises(BrokerError, match="SLAVE_NOT_AVAILABLE"):
+        run(producer, rows(5), retryTimes=100)
+    assert producer.calls == 101  # `run` ends after 10 000 s
+
+
+def test_after_a_failure_no_other_batch_is_repeated() -> None:
+    """Fault: A failed task sent what it had in flight until all retries were used, beside the task that repeats it."""
+
+    def fault(messages: list[Message]) -> RocketError | None:
+        is_bad = any(message.body == b"0" for message in messages)
+        code = ResponseCode.MESSAGE_ILLEGAL if is_bad else ResponseCode.SYSTEM_BUSY
+        return BrokerError(code, "refused")
+
+    async def main() -> None:
+        options = parse_options(SinkOptions, {"nameServer": "n:1", "batchRecords": "1", "retryTimes": "50"})
+        async with trio.open_nursery() as nursery:  # which ends when nothing is sent any more
+            transfer = Transfer(producer, nursery, options)  # type: ignore[arg-type]
+            with pytest.raises(RowRefused):
+                await transfer.add(rows(8))
+                await transfer.finish()
+
+    producer = Stored(fault)
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    assert producer.calls <= 16
+
+
 def test_every_refusal_names_a_row() -> None:
     """Fault: A query that failed because of a queue or a topic that is not there did not name a row."""
     illegal = BrokerError(ResponseCode.SYSTEM_ERROR, "request queueId[7] is illegal")

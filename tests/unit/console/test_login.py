@@ -117,7 +117,7 @@ def test_the_refusal_of_an_address_is_one_line(sessions: Sessions, caplog: pytes
         sessions.log_in("192.0.2.7", "operator", "guess", DIGESTS)
     assert not sessions.may_try("192.0.2.7")
     assert [record.getMessage() for record in caplog.records] == [
-        "refusing logins from 192.0.2.7 for a minute after 10 failures"
+        "refusing logins from 192.0.2.7 for up to a minute after 10 failures"
     ]
 
 

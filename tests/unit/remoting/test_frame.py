@@ -85,10 +85,12 @@ def test_frames_in_parts_of_any_size(seed: int) -> None:
         cutter.feed(memoryview(memory)[: len(part)])
         memory[: len(part)] = bytes(len(part))
         at += len(part)
+        if chance.random() < 0.3:
+            continue  # more comes before anybody asks
         frames += drain(cutter)
         taken = sum(8 + len(frame.header) + len(frame.body or b"") for frame in frames)
         assert cutter.buffered_size == at - taken
-    assert frames == sent
+    assert frames + drain(cutter) == sent
 
 
 def test_a_frame_in_single_bytes_takes_no_more_memory_than_it_has() -> None:
