@@ -142,7 +142,7 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 
 
 def with_headers(event: Event) -> Event:
-    """Put the headers into an answer, beside those that it has."""
+    """Add HEADERS and `cache-control` to the first event of an answer, where the page has not set them."""
     if event["type"] == "http.response.start":
         given = {name.lower() for name, _ in event["headers"]}
         more = [*HEADERS, (b"cache-control", b"no-store")]

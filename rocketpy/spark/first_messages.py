@@ -1,4 +1,4 @@
-"""Tells a topic that was deleted and made again from the one that a query has read, or a run of an archive.
+"""Detects a topic that was deleted and made again since a query or an archive run read it.
 
 On brokers of RocketMQ the new topic counts its offsets from 0, so the positions of a query may be inside of it. Brokers
 of rocketpy continue the offsets of the old topic, and a query simply goes on. A checkpoint, and a commit of an archive,
@@ -50,7 +50,7 @@ def place_of(queue: MessageQueue) -> Place:
 
 
 def compare(kept: Firsts, bounds: Mapping[MessageQueue, Bounds], cluster: Looker, group: str) -> Comparison:
-    """Compare the first messages of a checkpoint, or of an archive, with those that brokers have.
+    """Compare the first messages in a checkpoint or archive with the first messages on the brokers.
 
     Args:
         kept: of the checkpoint or the archive; those of a topic or a broker that is away stay as they are.

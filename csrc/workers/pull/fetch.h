@@ -50,7 +50,7 @@ typedef enum rp_fetch_status {
     RP_LOG_UNREADABLE /* only here: the first record that a SQL92 expression needs cannot be read now; see `error` */
 } rp_fetch_status;
 
-enum { RP_SLICES_MAX = 960, RP_EXAMINED_MIN = 800, RP_EXAMINED_MAX = 1024 /* units examined per call */ };
+enum { RP_SLICES_MAX = 960 /* fit the smallest ring */, RP_EXAMINED_MIN = 800, RP_EXAMINED_MAX = 1024 /* units */ };
 enum { RP_FETCH_WORK_MAX = 1 << 20 /* bytes looked at per call, for SQL92 expressions (filter.h) */ };
 
 /* Limits of one response; a consumer far behind, whose messages are probably not in memory, has smaller ones. */

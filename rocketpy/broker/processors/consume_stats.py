@@ -159,8 +159,8 @@ class ConsumeStatsProcessor(TableProcessor):
 
 
 def _queues_in_use(config: TopicConfig) -> int:
-    """Return the number of queues that are written to or read. The reference leaves out those that are only read, as
-    after `updateTopic -r 4 -w 1`."""
+    """Return the larger of readQueueNums and writeQueueNums. The reference takes writeQueueNums, and leaves out the
+    read-only queues that `updateTopic -r 4 -w 1` makes."""
     return max(config.read_queue_nums, config.write_queue_nums)
 
 

@@ -234,7 +234,7 @@ class PullLoop:
     def set_result(self, outcome: RemotingCommand | RocketError | None, /) -> None:
         assert self._nursery is not None
         self._outcome = outcome
-        self._task = self._context.run(self._nursery.start, self._run)  # here is that of whoever has connected
+        self._task = self._context.run(self._nursery.start, self._run)  # not that of the call that connected
 
     async def _run(self) -> None:
         """Act on the pull that waited, if any, and pull on: while messages come, the task waits for the answers."""
