@@ -27,6 +27,15 @@ BATCH_BYTES_MAX = 1 << 30  # of one batch's bodies: Arrow's offsets have 32 bits
 
 
 @attrs.frozen
+class RowOrder:
+    """An order of the rows of a batch. Its columns are decoded first; the other ones are decoded in that order."""
+
+    columns: tuple[str, ...]
+    of: Callable[[Any], Any]
+    """Takes a batch of these columns. Returns the numbers of its rows in their order."""
+
+
+@attrs.frozen
 class End:
     """Why a scan ended, and where (`Found.status`, without FULL)."""
 
@@ -56,6 +65,7 @@ class Decoder:
     schema: Any = attrs.field(init=False)
     undecodable: int = attrs.field(init=False, default=0)  # bodies that could not be inflated
     bad: list[BadPlace] | None = attrs.field(init=False, default=None)  # set by who wants to know of them
+    order: RowOrder | None = attrs.field(init=False, default=None)  # set by who wants another one than the log's
 
     def __attrs_post_init__(self) -> None:
         self.rows = self.make_rows(self.selection, self.checks, self.columns)
@@ -119,6 +129,10 @@ class Decoder:
             logger.error("cannot decompress a message body: %s; such bodies are delivered as stored", error)
 
     def _batch(self, first: int, count: int, constants: Mapping[str, object]) -> Any:
+        if self.order is not None:
+            columns = self.order.columns
+            keys = [self._array(name, first, count, constants) for name in columns]
+            self.rows.arrange(first, self.order.of(pa.RecordBatch.from_arrays(keys, list(columns))))
         arrays = [self._array(name, first, count, constants) for name in self.columns]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 

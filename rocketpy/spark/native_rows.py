@@ -45,6 +45,7 @@ TEXT_COLUMNS = {
 OF_PROPERTIES = frozenset({"topic", "tags", "keys", "msgId", "properties"})
 SYS_FLAG_AT = 36  # in a record
 MAGIC_AT, MAGIC = 4, re.compile(re.escape(b"\xda\xa3\x20\xa7"))
+ROW_BYTES = ffi.sizeof("rp_row")
 RESYNC_CHAIN = 8
 """Records that must follow each other before `resync` takes the first for one."""
 
@@ -134,6 +135,12 @@ class NativeRows:
         for row in range(first, first + count):
             self._rows[row].body_size = 0
             self._inflated.pop(row, None)
+
+    def arrange(self, first: int, order: Any) -> None:
+        """Put the rows from `first` on in another order: an Arrow array of their numbers, counted from `first`."""
+        rows = ffi.buffer(self._rows + first, len(order) * ROW_BYTES)
+        found = pa.Array.from_buffers(pa.binary(ROW_BYTES), len(order), [None, pa.py_buffer(rows)])
+        rows[:] = found.take(order).buffers()[1]
 
     def column(self, name: str, first: int, count: int) -> Any:
         """The Arrow array of a column for the rows from `first` on."""

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from rocketpy.spark.jobs.archive_files import ORDER, _runs, sorted_by_day
+from rocketpy.spark.jobs.archive_files import PLACE, _by_place, sorted_by_day
 
+ORDER = (*PLACE, "queueOffset")
 KINDS = {
     "topic": pa.string(),
     "queueId": pa.int32(),
@@ -47,8 +48,24 @@ def test_rows_are_in_the_order_of_four_columns(count: int, in_order: bool) -> No
         found = sorted_by_day(table)
         compared = expected.column_names if in_order else ORDER  # rows of one place may take any order
         assert found.select(compared).equals(expected.select(compared)), seed
-        runs = list(_runs(found)) if count else []
-        groups = [(run.topic, run.day, run.queue_id) for run in runs]
-        assert len(set(groups)) == len(groups)
-        repeated = [group for group, run in zip(groups, runs, strict=True) for _ in range(run.end - run.begin)]
-        assert repeated == list(zip(*(found[name].to_pylist() for name in ORDER[:-1]), strict=True)), seed
+        places = _by_place(table)
+        repeated = [tuple(place) for place, rows in places.items() for _ in range(rows.num_rows)]
+        assert repeated == list(zip(*(found[name].to_pylist() for name in PLACE), strict=True)), seed
+
+
+def test_rows_of_a_batch_in_order_are_not_copied() -> None:
+    """The archive of a store decodes batches in order: its bodies are copied once."""
+    table = rows_of(random.Random(1), 400, in_order=True)
+    ordered = sorted_by_day(table).drop_columns("dt").combine_chunks()
+    batches = ordered.to_batches()
+    addresses = {buffer.address for batch in batches for column in batch.columns for buffer in column.buffers()[1:]}
+    for rows in _by_place(ordered).values():
+        for column in rows.drop_columns("dt").columns:
+            assert all(chunk.buffers()[-1].address in addresses for chunk in column.chunks)
+
+
+def test_few_rows_in_many_places_are_joined() -> None:
+    """A writer has work for each chunk, so a file of many places does not get a chunk for each."""
+    table = rows_of(random.Random(1), 400, in_order=True)
+    assert sum(rows["topic"].num_chunks for rows in _by_place(table).values()) > 20
+    assert sorted_by_day(table)["topic"].num_chunks == 1

@@ -11,6 +11,7 @@ import zlib
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from rocketpy.errors import CompressionError
@@ -20,10 +21,10 @@ from rocketpy.message.properties import decode_properties
 from rocketpy.message.record import decode_records, encode_blank
 from rocketpy.native import Status
 from rocketpy.spark.columns import COLUMNS, DIAGNOSTICS, parse_columns
-from rocketpy.spark.decoder import Decoder, End, fault_at
+from rocketpy.spark.decoder import Decoder, End, RowOrder, fault_at
 from rocketpy.spark.native_rows import NativeRows
 from rocketpy.spark.scan import Checks, Selection
-from tests.support.log_images import BORN_MS, Image, image_of, record, varied_image
+from tests.support.log_images import BORN_MS, Image, image_of, record, varied_image, varied_record
 from tests.support.python_rows import PythonRows
 
 ALL = tuple(name for name in COLUMNS if name not in DIAGNOSTICS)
@@ -74,6 +75,33 @@ def test_every_field_is_the_one_that_was_stored(make_rows: Any) -> None:
             item.reconsume_times,
             item.prepared_transaction_offset,
         )
+
+
+@BOTH
+@pytest.mark.parametrize("rows_max", [7, 100])
+def test_each_batch_is_in_the_order_that_was_asked_for(make_rows: Any, rows_max: int) -> None:
+    """All columns follow the order, with inflated bodies and nulls."""
+    records = [varied_record(random.Random(number), number) for number in range(60)]
+    records += [record(body=zlib.compress(bytes([n]) * 3000), sys_flag=1, queue_id=n % 3) for n in range(40)]
+    random.Random(3).shuffle(records)
+    image = image_of(records)
+    checks = Checks(rows_max=rows_max, bytes_max=50_000)
+    asked = []
+
+    def by_queue(batch: Any) -> Any:
+        asked.append(batch.num_rows)
+        return pc.sort_indices(batch["queueId"])
+
+    in_log, _ = decode(image.data, make_rows, checks=checks)
+    decoder = Decoder(ALL, checks=checks, constants={"brokerName": "broker-a"}, make_rows=make_rows)
+    decoder.order = RowOrder(("queueId",), by_queue)
+    batches = list(decoder.decode(image.data))
+    found = [row for batch in batches for row in batch.cast(plain(batch.schema)).to_pylist()]
+    expected = []
+    for count in asked:
+        part, in_log = in_log[:count], in_log[count:]
+        expected += sorted(part, key=lambda row: row["queueId"])
+    assert found == expected and len(found) == 100 and len(asked) > 2
 
 
 @BOTH

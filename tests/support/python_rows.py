@@ -148,6 +148,9 @@ class PythonRows:
         for row in range(first, first + count):
             self._rows[row] = attrs.evolve(self._rows[row], body=b"")
 
+    def arrange(self, first: int, order: Any) -> None:
+        self._rows[first : first + len(order)] = [self._rows[first + row] for row in order.to_pylist()]
+
     def column(self, name: str, first: int, count: int) -> Any:
         value = VALUES[name]
         return pa.array([value(record) for record in self._rows[first : first + count]], COLUMNS[name].arrow)

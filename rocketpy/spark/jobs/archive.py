@@ -19,17 +19,20 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rocketpy.errors import StoreError
 from rocketpy.store.inspection.findings import ProgressListener
 from rocketpy.store.inspection.verify import NO_LISTENER
 
+from ..decoder import RowOrder
+from ..decoding import ROWS_MAX
 from ..options import parse_options
 from ..scan import BadPlace
 from ..segments import Piece, Segment, list_segments, mapped
 from ..store_options import StoreOptions
 from ..store_source import PieceReader, plan
-from .archive_files import COLUMNS, new_attempt, write_rows, write_table
+from .archive_files import COLUMNS, ORDERED_BY, new_attempt, queue_order, write_rows, write_table
 from .archive_log import ArchivedFile, ArchiveLog, Manifest
 from .running import run_in_groups
 
@@ -40,6 +43,7 @@ logger = logging.getLogger(__name__)
 
 SPLIT_BYTES = 64 << 20  # of the log, for one task
 COMMIT_BYTES = 2 << 30  # of the log, for one manifest: some seconds of work are lost when a run is killed
+BATCH_BYTES = 4 << 20  # of records whose rows are brought into order; they stay in a processor's cache
 RAW_MAX = 4 << 20  # bytes of a place that are kept: one of zeros may be as large as its file
 BAD_SCHEMA = pa.schema(
     [
@@ -167,7 +171,8 @@ def options_of(
 
 def archive_piece(options: StoreOptions, pending: Path, piece: Piece) -> PieceResult:
     """Write the records of a piece. Runs in a worker; with `liveTail` a repetition may find more of them."""
-    reader = PieceReader(options, COLUMNS, piece)
+    reader = PieceReader(attrs.evolve(options, rows_max=ROWS_MAX, bytes_max=BATCH_BYTES), COLUMNS, piece)
+    reader.decoder.order = RowOrder(ORDERED_BY, queue_order)
     places = reader.decoder.bad = []
     files, end = write_rows(reader.batches(), pending, partial(_name, options.broker_name, piece.begin))
     return PieceResult(end, files, _write_bad(options, pending, piece, places))
@@ -175,7 +180,7 @@ def archive_piece(options: StoreOptions, pending: Path, piece: Piece) -> PieceRe
 
 def _name(broker: str | None, begin: int, number: int, chunk: Any) -> str:
     """By the phy offset from which on the file has records."""
-    return f"{broker}-{chunk['physicalOffset'][0].as_py() if number else begin:020}.parquet"
+    return f"{broker}-{pc.min(chunk['physicalOffset']).as_py() if number else begin:020}.parquet"
 
 
 def _write_bad(options: StoreOptions, pending: Path, piece: Piece, places: Sequence[BadPlace]) -> list[ArchivedFile]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,12 +24,15 @@ from rocketpy.store.replaced_file import durably_replaced
 from ..columns import SETS, arrow_schema, parse_columns
 from .archive_log import ArchivedFile
 
-CHUNK_BYTES = 128 << 20  # of rows that a task sorts; sorting takes them three times. Bodies may inflate a thousandfold
+CHUNK_BYTES = 128 << 20  # of rows that a task holds; bodies may inflate a thousandfold
 PAGE_BYTES = 1 << 20  # of a Parquet page, about: the writer looks at its size only after a batch of rows
 PAGE_ROWS = 1024
 COLUMNS = parse_columns(SETS[-1], diagnostics=False)
 IN_FILES = tuple(name for name in COLUMNS if name != "topic")  # which the directory says
-ORDER = ("topic", "dt", "queueId", "queueOffset")
+WITHOUT_STATISTICS = ("body", "properties", "raw")  # no query skips pages by the least and greatest of these
+PLACE = ("topic", "dt", "queueId")
+ORDERED_BY = ("topic", "storeTimestamp", "queueId")  # what queue_order looks at
+ROWS_MIN = 256  # of a chunk, on average
 NO_DAY_NUMBER = -(1 << 31)
 NO_DAY = "__HIVE_DEFAULT_PARTITION__"
 
@@ -67,75 +71,114 @@ def chunks(batches: Iterable[Any], chunk_bytes: int) -> Iterator[Any]:
         yield pa.Table.from_batches(held, arrow_schema(COLUMNS))
 
 
+class Place(NamedTuple):
+    """What the rows of an archive are sorted by first; by `queueOffset` after it."""
+
+    topic: str
+    day: datetime.date | None  # UTC; rows without one come last
+    queue_id: int
+
+    @property
+    def rank(self) -> tuple[str, bool, datetime.date, int]:
+        return self.topic, self.day is None, self.day or datetime.date.min, self.queue_id
+
+
 def sorted_by_day(table: Any) -> Any:
-    """The rows with the column `dt`, the UTC day of storing, by topic, day, queue and offset.
+    """The rows with the column `dt`, the UTC day of storing, by topic, day, queue and offset."""
+    places = list(_by_place(table).values())
+    return _with_long_chunks(pa.concat_tables(places)) if places else table.append_column("dt", _days(table))
 
-    A log has the messages of a queue in their order, unless something went wrong: a stable sort of one number for
-    each topic, day and queue is enough then, and takes half the time of one by four columns.
+
+def _by_place(table: Any) -> dict[Place, Any]:
+    """The rows of each place in the order of queueOffset, with the column `dt`; the places in order.
+
+    They are parts of the batches of the table as far as a batch has the rows of a place together. They are copied
+    where it has not, or where a queue's messages are in another order than the log's.
     """
-    day = pc.cast(pc.floor_temporal(table["storeTimestamp"], unit="day"), pa.date32())
-    table = table.append_column("dt", day).combine_chunks()
-    groups = _numbered(table, ORDER[:-1])
-    order = pc.sort_indices(groups)
-    groups, table = groups.take(order), table.take(order)
-    offsets, last = table["queueOffset"], max(0, table.num_rows - 1)
-    steps_back = pc.less(offsets.slice(1), offsets.slice(0, last))
-    if pc.any(pc.and_(steps_back, pc.equal(groups.slice(1), groups.slice(0, last)))).as_py():
-        return table.sort_by([(column, "ascending") for column in ORDER])
-    return table
+    found: dict[Place, list[Any]] = defaultdict(list)
+    for batch in table.to_batches():
+        for place, rows in _runs(batch.append_column("dt", _days(batch))):
+            found[place].append(rows)
+    return {place: _by_offset(pa.Table.from_batches(found[place])) for place in sorted(found, key=lambda one: one.rank)}
 
 
-def _numbered(table: Any, columns: Sequence[str]) -> Any:
-    """A number for each row that is in the order of these columns; nulls come last."""
+def _by_offset(table: Any) -> Any:
+    return table.sort_by("queueOffset") if _has_steps_back(_one_array(table["queueOffset"])) else table
+
+
+def _runs(batch: Any) -> list[tuple[Place, Any]]:
+    """The rows of each place of a batch."""
+    begins, places = _changes(batch)
+    if len(set(places)) < len(places):
+        batch = batch.take(queue_order(batch))
+        begins, places = _changes(batch)
+    ends = [*begins[1:], batch.num_rows]
+    return [(place, batch.slice(at, end - at)) for place, at, end in zip(places, begins, ends, strict=True)]
+
+
+def _changes(batch: Any) -> tuple[list[int], list[Place]]:
+    """Where other places begin, and which."""
+    if not batch.num_rows:
+        return [], []
+    last = batch.num_rows - 1
+    changes = None
+    for name in PLACE:
+        column = pc.fill_null(pc.cast(batch[name], pa.int32()), NO_DAY_NUMBER) if name == "dt" else batch[name]
+        differs = pc.not_equal(column.slice(1), column.slice(0, last))
+        changes = differs if changes is None else pc.or_(changes, differs)
+    begins = [0, *(at + 1 for at in pc.indices_nonzero(changes).to_pylist())]
+    columns = [batch[name].take(pa.array(begins)).to_pylist() for name in PLACE]
+    return begins, list(map(Place, *columns))
+
+
+def queue_order(batch: Any) -> Any:
+    """The numbers of a batch's rows by topic, day and queue, and as they are in the log within a queue.
+
+    A stable sort of one number for each topic, day and queue takes half the time of one by three columns.
+    """
     numbers = None
-    for column in columns:
-        encoded = _one_array(table[column]).dictionary_encode()
+    for column in (batch["topic"], _days(batch), batch["queueId"]):
+        encoded = column.dictionary_encode()
         ranks = pc.sort_indices(pc.sort_indices(encoded.dictionary))
-        own = pc.fill_null(pc.cast(ranks.take(encoded.indices), pa.int64()), len(ranks))
+        own = pc.fill_null(pc.cast(ranks.take(encoded.indices), pa.int64()), len(ranks))  # nulls come last
         numbers = own if numbers is None else pc.add(pc.multiply(numbers, len(ranks) + 1), own)
-    return numbers
+    return pc.sort_indices(numbers)
+
+
+def _days(rows: Any) -> Any:
+    """The UTC days of storing. Without its zone, which is UTC, a time is not looked up in a table of zones."""
+    days = pc.floor_temporal(pc.cast(rows["storeTimestamp"], pa.timestamp("us")), unit="day")
+    return pc.cast(days, pa.date32())
+
+
+def _has_steps_back(numbers: Any) -> bool:
+    return bool(pc.any(pc.less(numbers.slice(1), numbers.slice(0, max(0, len(numbers) - 1)))).as_py())
 
 
 def _one_array(column: Any) -> Any:
-    combined = column.combine_chunks()
-    return pa.concat_arrays(combined.chunks) if isinstance(combined, pa.ChunkedArray) else combined
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
 
-class Run(NamedTuple):
-    """Neighbouring rows of one topic, day and queue."""
-
-    topic: str
-    day: datetime.date | None
-    queue_id: int
-    begin: int
-    end: int
-
-
-def _runs(table: Any) -> Iterator[Run]:
-    """The runs of a sorted table, in order."""
-    days = pc.fill_null(pc.cast(table["dt"], pa.int32()), NO_DAY_NUMBER)
-    changes = pa.chunked_array([], pa.bool_())
-    for column in (table["topic"], days, table["queueId"]):
-        differs = pc.not_equal(column.slice(1), column.slice(0, table.num_rows - 1))
-        changes = pc.or_(changes, differs) if len(changes) else differs
-    begins = [0, *(at + 1 for at in pc.indices_nonzero(changes).to_pylist())]
-    for begin, end in itertools.pairwise([*begins, table.num_rows]):
-        topic, day, queue_id = (table[name][begin].as_py() for name in ORDER[:-1])
-        yield Run(topic, day, queue_id, begin, end)
+def _with_long_chunks(table: Any) -> Any:
+    """The table with chunks that are worth the work which a writer has for each."""
+    return table if table.num_rows >= ROWS_MIN * table["queueId"].num_chunks else table.combine_chunks()
 
 
 def _write_chunk(table: Any, pending: Path, attempt: str, name: str) -> list[ArchivedFile]:
     """A file for each topic and day."""
-    table = sorted_by_day(table)
-    offsets, files = table["queueOffset"], []
-    for (topic, day), group in itertools.groupby(_runs(table), key=lambda run: (run.topic, run.day)):
-        runs = list(group)
-        ranges = {str(run.queue_id): [offsets[at].as_py() for at in (run.begin, run.end - 1)] for run in runs}
-        part = table.slice(runs[0].begin, runs[-1].end - runs[0].begin).select(IN_FILES)
+    files = []
+    for (topic, day), group in itertools.groupby(_by_place(table).items(), key=lambda item: item[0][:2]):
+        places = dict(group)
+        ranges = {str(place.queue_id): _ends(rows["queueOffset"]) for place, rows in places.items()}
+        part = _with_long_chunks(pa.concat_tables(places.values()).select(IN_FILES))
         path = _path(topic, day, name)
         size = write_table(part, pending / attempt / path)
         files.append(ArchivedFile(path, part.num_rows, size, ranges, attempt))
     return files
+
+
+def _ends(offsets: Any) -> list[int]:
+    return [offsets[0].as_py(), offsets[-1].as_py()]
 
 
 def _path(topic: str, day: datetime.date | None, name: str) -> str:
@@ -172,6 +215,7 @@ def write_table(table: Any, path: Path) -> int:
             file,
             compression="zstd",
             use_dictionary=["brokerName", "tags", "bornHost", "storeHost"],
+            write_statistics=[name for name in table.column_names if name not in WITHOUT_STATISTICS],
             write_batch_size=max(1, min(PAGE_ROWS, PAGE_BYTES * table.num_rows // max(1, table.nbytes))),
         )
         return file.tell()
