@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 WORKERS = (1, 2, 4)
-WARM_UP = 3  # each executor compiles for itself
+WARM_UP = 3  # turns for each executor: it compiles for itself, and gets a part of the rows of a turn
 BEGINS_S = 240.0
 CPU_BAR = 1.25
 
@@ -35,7 +35,7 @@ def ask_cluster(inputs: Inputs) -> Iterator[Line]:
             try:
                 work = partial(frame_rows, spark, "rocketmq_store", rows, path=path, columns="min", splitBytes="64m")
                 roots = [jvm_of(spark), *(process.pid for process in cluster.workers.values())]
-                found[workers] = in_turns({"scan": work}, roots, inputs.repeat, WARM_UP)["scan"]
+                found[workers] = in_turns({"scan": work}, roots, inputs.repeat, WARM_UP * workers)["scan"]
             finally:
                 spark.stop()
     yield from _lines(found)
