@@ -113,7 +113,7 @@ class GroupState:
     asked_ms: float = attrs.field(init=False, default=0)
     error: str = attrs.field(init=False, default="")
     offsets: Mapping[MessageQueue, OffsetWrapper] = attrs.field(init=False, factory=dict)
-    brokers: frozenset[str] = attrs.field(init=False, default=frozenset())  # with queues of it at their last answer
+    has_queues: Mapping[str, bool] = attrs.field(init=False, factory=dict)  # by broker name, at its last answer
     consume_tps: float = attrs.field(init=False, default=0)
     age_ms: float | None = attrs.field(init=False, default=None)
     lags: History = attrs.field(init=False, factory=History)

@@ -165,8 +165,7 @@ class Poller:
         is_watched = any(group is one for one in self._state.watched(now_ms))
         failures = [f"{name}: no master answers" for name in self._masterless_of(group)]
         stats = ConsumeStats()
-        with_queues: set[str] = set()
-        without_queues: set[str] = set()
+        has_queues: dict[str, bool] = {}
         age_ms: float | None = None
         with aio.move_on_after(SAMPLE_S) as scope:
             for broker in self._state.masters():
@@ -174,7 +173,7 @@ class Poller:
                     header = GetConsumeStatsRequestHeader(consumer_group=group.name)
                     answer = await self._admin.ask(broker.address, RequestCode.GET_CONSUME_STATS, header)
                     found = ConsumeStats.decode(answer.body)
-                    (with_queues if found.offset_table else without_queues).add(broker.name)
+                    has_queues[broker.name] = bool(found.offset_table)
                     stats.offset_table.update(found.offset_table)
                     stats.consume_tps += found.consume_tps
                     if is_watched or self._wanted.wants_age(group.name):
@@ -184,7 +183,7 @@ class Poller:
         if scope.cancelled_caught:
             failures.append(str(RequestTimeout(f"not within {SAMPLE_S:g} s")))
         known = {broker.name for broker in self._state.brokers.values()}
-        group.brokers = ((group.brokers - without_queues) | with_queues) & known
+        group.has_queues = {name: has for name, has in {**group.has_queues, **has_queues}.items() if name in known}
         if failures and not stats.offset_table:
             group.error = "; ".join(failures)
             return
@@ -194,10 +193,11 @@ class Poller:
     def _masterless_of(self, group: GroupState) -> list[str]:
         """List the names of brokers without a master that may hold queues of a group.
 
-        A broker that the name servers have forgotten counts only if it held some: else it was perhaps removed.
+        The last answer of a broker decides. One that has not answered yet counts while the name servers know it: else
+        it was perhaps removed.
         """
         listed = {broker.name for broker in self._state.brokers.values() if broker.is_listed}
-        return [name for _, name in self._state.without_master() if name in listed or name in group.brokers]
+        return [name for _, name in self._state.without_master() if group.has_queues.get(name, name in listed)]
 
     async def _age_ms(self, broker: BrokerState, group: str, offsets: dict[MessageQueue, OffsetWrapper]) -> float:
         """Return for how long the oldest message on this broker has waited for the group; 0: none waits."""

@@ -135,6 +135,33 @@ def test_a_broker_that_goes_down_clears_no_backlog() -> None:
     run(test, alarms=AlarmSettings(groups=(GroupRule("g", backlog=4),)), T=1, **{"%RETRY%g": 1})
 
 
+def test_a_broker_without_queues_of_a_group_keeps_no_alarm_when_it_goes_down() -> None:
+    """Fault: The alarm of a backlog stayed after it was consumed, while a broker without queues of the group had no
+    master."""
+
+    async def test(rig: Rig) -> None:
+        other = rig.cluster.add_broker("broker-b", T=1)
+        prepare(other)
+        rig.broker.answer(RequestCode.GET_CONSUME_STATS, STATS)
+        await rig.look()
+        group = rig.state.groups["g"]
+        await rig.poller.sample(group)
+        assert [notice.change.value for notice in rig.alarms.look(rig.state, rig.poller._now_ms)] == ["raised"]
+        other.unreachable = True
+        other.mute |= {RequestCode.GET_BROKER_RUNTIME_INFO, RequestCode.GET_CONSUME_STATS}
+        await rig.look()
+        assert rig.state.without_master() == [("DefaultCluster", "broker-b")]
+        rig.broker.answer(RequestCode.GET_CONSUME_STATS, ConsumeStats())
+        await rig.poller.sample(group)
+        assert (group.error, group.lag) == ("", 0)
+        assert [notice.change.value for notice in rig.alarms.look(rig.state, rig.poller._now_ms)] == ["cleared"]
+        group.has_queues = {}  # as in a console that has just started
+        await rig.poller.sample(group)
+        assert group.error == "broker-b: no master answers", "it may hold some: nobody has asked it"
+
+    run(test, alarms=AlarmSettings(groups=(GroupRule("g", backlog=4),)), T=1, **{"%RETRY%g": 1})
+
+
 def test_a_broker_that_was_removed_is_no_failure_of_groups_that_it_had_nothing_of() -> None:
     async def test(rig: Rig) -> None:
         other = rig.cluster.add_broker("broker-b", T=1)
