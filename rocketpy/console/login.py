@@ -12,7 +12,7 @@ import hmac
 import logging
 import secrets
 from collections.abc import Callable, Sequence
-from ipaddress import IPv4Network, IPv6Network, ip_address
+from ipaddress import IPv6Network
 from pathlib import Path
 
 import attrs
@@ -21,17 +21,17 @@ from rocketpy.acl.document import FILE_BYTES_MAX
 from rocketpy.acl.plain_acl import parse_acl_file
 from rocketpy.errors import ConfigError
 from rocketpy.faults import printable
+from rocketpy.remoting.networks import Network, is_in, parse_address
 
 logger = logging.getLogger(__name__)
 
-Network = IPv4Network | IPv6Network
 SESSIONS_MAX = 200
 IDLE_S = 30 * 60.0
 SESSION_S = 12 * 3600.0
 REVIEW_S = 30.0
-FAILURES_MAX = 10  # of an address in FAILURES_S; further logins are refused
+FAILURES_MAX = 10  # of an address (of IPv6: a /64) in FAILURES_S; further logins are refused
 FAILURES_S = 60.0
-ADDRESSES_MAX = 1000  # that failures are counted of
+NETWORKS_MAX = 1000  # that failures are counted of
 RESENT_MAX = 200  # that a session remembers
 
 
@@ -110,14 +110,24 @@ def _plain_address(text: str) -> str | None:
     elif text.count(":") == 1:
         text = text.partition(":")[0]
     try:
-        return str(ip_address(text))
+        return str(parse_address(text))
     except ValueError:
         return None
 
 
 def _is_in(address: str, networks: Sequence[Network]) -> bool:
     plain = _plain_address(address)
-    return plain is not None and any(ip_address(plain) in network for network in networks)
+    return plain is not None and is_in(parse_address(plain), networks)
+
+
+def network_of(address: str) -> str:
+    """Return what failures are counted by: an IPv4 address, or the /64 of an IPv6 address, all of which one client may
+    have. A text that is no address is counted as it is."""
+    plain = _plain_address(address)
+    if plain is None:
+        return address
+    parsed = parse_address(plain)
+    return plain if parsed.version == 4 else str(IPv6Network((int(parsed), 64), strict=False))
 
 
 class Sessions:
@@ -132,12 +142,12 @@ class Sessions:
         return len(self._sessions)
 
     def may_try(self, address: str) -> bool:
-        """Return False if this address failed too often in the last minute."""
+        """Return False if the network of this address failed too often in the last minute."""
         now_s = self._now_s()
-        return len(self._recent(address, now_s)) < FAILURES_MAX
+        return len(self._recent(network_of(address), now_s)) < FAILURES_MAX
 
-    def _recent(self, address: str, now_s: float) -> list[float]:
-        return [at_s for at_s in self._failures.get(address, ()) if now_s - at_s < FAILURES_S]
+    def _recent(self, network: str, now_s: float) -> list[float]:
+        return [at_s for at_s in self._failures.get(network, ()) if now_s - at_s < FAILURES_S]
 
     def log_in(self, address: str, user: str, secret: str, digests: dict[str, bytes]) -> str | None:
         """Return the token of a new session; None: no such administrator."""
@@ -145,7 +155,7 @@ class Sessions:
         # A comparison in any case: the time does not tell whether the account exists.
         is_right = hmac.compare_digest(digests.get(user, bytes(len(given))), given)
         if not is_right:
-            self._failed(address, now_s)
+            self._failed(network_of(address), now_s)
             return None
         while len(self._sessions) >= SESSIONS_MAX:
             del self._sessions[min(self._sessions, key=lambda token: self._sessions[token].used_s)]
@@ -153,14 +163,14 @@ class Sessions:
         self._sessions[token] = Session(user, given, now_s, now_s)
         return token
 
-    def _failed(self, address: str, now_s: float) -> None:
-        failures = [*self._recent(address, now_s), now_s][-FAILURES_MAX:]
-        self._failures.pop(address, None)
-        self._failures[address] = failures
+    def _failed(self, network: str, now_s: float) -> None:
+        failures = [*self._recent(network, now_s), now_s][-FAILURES_MAX:]
+        self._failures.pop(network, None)
+        self._failures[network] = failures
         if len(failures) == FAILURES_MAX:
-            shown = printable(address)
+            shown = printable(network)
             logger.warning("refusing logins from %s for up to a minute after %d failures", shown, FAILURES_MAX)
-        if len(self._failures) > ADDRESSES_MAX:
+        if len(self._failures) > NETWORKS_MAX:
             del self._failures[next(iter(self._failures))]
 
     def find(self, token: str | None, *, is_use: bool) -> Session | None:

@@ -10,8 +10,7 @@ import attrs
 
 from rocketpy.config import TlsConfig
 from rocketpy.errors import ConfigError
-
-from .login import Network
+from rocketpy.remoting.networks import Network
 
 PORT = 8180
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from rocketpy.console.login import (
-    ADDRESSES_MAX,
     FAILURES_MAX,
     FAILURES_S,
     IDLE_S,
+    NETWORKS_MAX,
     SESSION_S,
     SESSIONS_MAX,
     AccountFile,
@@ -107,9 +107,31 @@ def test_an_address_that_fails_often_waits_and_others_do_not(sessions: Sessions,
     assert (sessions.may_try("a"), sessions.may_try("b")) == (False, True)
     clock.now_s += FAILURES_S
     assert sessions.may_try("a")
-    for n in range(2 * ADDRESSES_MAX):
+    for n in range(2 * NETWORKS_MAX):
         sessions.log_in(f"address {n}", "operator", "guess", DIGESTS)
-    assert len(sessions._failures) == ADDRESSES_MAX
+    assert len(sessions._failures) == NETWORKS_MAX
+
+
+@cases(
+    "guessing, other, is_one",
+    [
+        ("2001:db8::1", "2001:db8::ffff:ffff:ffff:ffff", True),
+        ("2001:db8::1", "2001:db8:0:1::1", False),
+        ("fe80::1%eth0", "fe80::2%eth0", True),
+        ("192.0.2.7", "192.0.2.8", False),
+        ("192.0.2.7", "::ffff:192.0.2.7", True),
+        ("::ffff:192.0.2.7", "::ffff:192.0.2.8", False),  # not one /64
+        ("", "::", False),
+    ],
+)
+def test_an_ipv6_client_guesses_as_often_as_an_ipv4_client(
+    sessions: Sessions, guessing: str, other: str, is_one: bool
+) -> None:
+    """Fault: An IPv6 client could guess 10 passwords with each of the 2^64 addresses of its network."""
+    for _ in range(FAILURES_MAX):
+        sessions.log_in(guessing, "operator", "guess", DIGESTS)
+    assert not sessions.may_try(guessing)
+    assert sessions.may_try(other) is not is_one
 
 
 def test_the_refusal_of_an_address_is_one_line(sessions: Sessions, caplog: pytest.LogCaptureFixture) -> None:
@@ -135,6 +157,7 @@ PROXIES = (ip_network("10.0.0.1"), ip_network("fd00::/64"))
         ("10.0.0.1", "198.51.100.9, 198.51.100.1, fd00::2", "198.51.100.1"),  # through two proxies
         ("fd00::2", "[2001:db8::1]:4711", "2001:db8::1"),
         ("fd00::2", "2001:DB8::1", "2001:db8::1"),
+        ("::ffff:10.0.0.1", "::ffff:198.51.100.1", "198.51.100.1"),
         ("10.0.0.1", "", "10.0.0.1"),
         ("10.0.0.1", "unknown", "10.0.0.1"),
         ("10.0.0.1", "198.51.100.1, unknown", "10.0.0.1"),
