@@ -136,26 +136,32 @@ class AccessControl:
     def is_strict(self) -> bool:
         return self.validator.strict
 
-    def check(self, request: RemotingCommand, host: str) -> None:
-        """Let a request from the numeric address `host` pass.
+    @property
+    def version(self) -> int:
+        """It changes with the accounts: what was allowed before has to be checked again."""
+        return self.published.version
+
+    def check(self, request: RemotingCommand, host: str, *, is_counted: bool = False) -> None:
+        """Let a request from the numeric address `host` pass. `is_counted`: its account was charged for it.
 
         Raises:
             RequestRefused: code 1, with the reference's text; code 2, if its account has sent too much.
         """
-        self._check(request, host)
+        self._refresh()
+        self._finish(request, host, self.validator.check(request, host), is_counted=is_counted)
 
     def is_long(self, request: RemotingCommand) -> bool:
         """Return True if the check reads a large body: `check_long` does not keep others from being served."""
         return request.code in NAMED_IN_BODIES and len(request.body or b"") > AT_ONCE_BYTES_MAX
 
-    async def check_long(self, request: RemotingCommand, host: str) -> None:
+    async def check_long(self, request: RemotingCommand, host: str, *, is_counted: bool = False) -> None:
         """As `check`; the body is read in a thread, one at a time. It is not that of `read_body`, for which the only
         task of a pool may wait. The accounts are those of the time when that begins: the loop alone takes new ones
         over, since each decision for the fast path belongs to a version."""
         async with self._long:
             self._refresh()
             refusal = await trio.to_thread.run_sync(self.validator.check, request, host, limiter=self._checking)
-        self._finish(request, host, refusal)
+        self._finish(request, host, refusal, is_counted=is_counted)
 
     def check_topic(self, request: RemotingCommand, host: str, topic: str) -> None:
         """The same for the topic of a message that the request names by its place (acl.resources.CHECKED_WHEN_READ)."""
@@ -192,12 +198,12 @@ class AccessControl:
         self, request: RemotingCommand, host: str, topic: str, group: str, *, is_counted: bool = False
     ) -> None:
         """Check a send or pull that the fast path has left to Python. It serves the next of this account itself, unless
-        a white list has let this one pass. `is_counted`: the fast path has charged this request to its account.
+        a white list has let this one pass.
 
         Raises:
             RequestRefused: also if `topic` or `group`, which are what the fast path has read, are not in the request.
         """
-        self._check(request, host, is_counted=is_counted)
+        self.check(request, host, is_counted=is_counted)
         fields = request.ext_fields or {}
         if tuple(map(fields.get, _FAST[request.code])) != (topic, group):
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "topic and group of the request are ambiguous")
@@ -221,13 +227,7 @@ class AccessControl:
             self.published.count(Reason.MALFORMED)
             self._count_failure(host)
 
-    def _check(self, request: RemotingCommand, host: str, *, is_counted: bool = False) -> None:
-        self._refresh()
-        self._finish(request, host, self.validator.check(request, host), is_counted=is_counted)
-
-    def _finish(
-        self, request: RemotingCommand, host: str, refusal: Refusal | None, *, is_counted: bool = False
-    ) -> None:
+    def _finish(self, request: RemotingCommand, host: str, refusal: Refusal | None, *, is_counted: bool) -> None:
         if not is_counted and (refusal is None or not refusal.is_of_identity):
             self._limit(request, host)  # also a request that the account may not make: a refusal costs as much
         self._raise(refusal, host)

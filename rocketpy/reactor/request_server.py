@@ -90,18 +90,21 @@ class FastPathServer(Protocol):
 class AccessGuard(Protocol):
     """Access control (broker/access.py). `host`: the numeric address of the peer."""
 
-    def check(self, request: RemotingCommand, host: str) -> None:
-        """Let a request pass. Raises RequestRefused."""
+    @property
+    def version(self) -> int:
+        """It changes with the accounts: what was allowed before has to be checked again."""
+
+    def check(self, request: RemotingCommand, host: str, *, is_counted: bool = False) -> None:
+        """Let a request pass. `is_counted`: the limits of its account have it. Raises RequestRefused."""
 
     def is_long(self, request: RemotingCommand) -> bool:
         """Return True if a check takes so long that it must not be done in the loop."""
 
-    async def check_long(self, request: RemotingCommand, host: str) -> None:
+    async def check_long(self, request: RemotingCommand, host: str, *, is_counted: bool = False) -> None:
         """As `check`, in a thread."""
 
     def check_fast(self, request: RemotingCommand, host: str, topic: str, group: str, *, is_counted: bool) -> None:
-        """The same for a send or pull that the fast path was not certain of, with what it has read. `is_counted`: the
-        limits of its account have it."""
+        """The same for a send or pull that the fast path was not certain of, with what it has read."""
 
     def distrust(self, host: str) -> None:
         """The peer has sent what no client sends: a command that cannot be read, or a response to nothing. It counts as
@@ -123,7 +126,7 @@ class _Job:
     connection: _Connection
     received_ns: int
     size: int = 0  # bytes that it counts while it waits
-    is_checked: bool = False  # access control, if there is any, has allowed it: it counts a request once
+    checked_version: int | None = None  # of the accounts by which access control was asked; None: not yet
     rest: Rest | None = None  # what is left of it when it has been prepared
 
     @property
@@ -382,8 +385,7 @@ class RequestServer:
             if access is not None:
                 if access.is_long(job.request):
                     return False
-                access.check(job.request, channel.peer.host)
-                job.is_checked = True
+                self._check(access, job)
             response = serve(job.request, channel)
             if response is not None and not job.request.is_oneway:
                 self.gateway.write_unhurried(channel.connection, response.answering(job.request), self._turned_ns)
@@ -444,13 +446,13 @@ class RequestServer:
             queue.keep_turn(job.sender)  # those behind it that are too old as well do not wait for one turn each
             return None
         access = self.handlers.access
-        if access is not None and job.rest is None and not job.is_checked:
+        if access is not None and job.checked_version != access.version:
             if not access.is_long(request):
-                access.check(request, channel.peer.host)
+                self._check(access, job)
             elif queue.pool.tasks == 1 and request.code in self.handlers.processors:
                 return Preparation(partial(self._checked, access, job), CHECK_TIMEOUT_S)  # it would keep all waiting
             else:
-                await access.check_long(request, channel.peer.host)
+                await self._check_long(access, job)
         processor = self.handlers.processors.get(request.code)
         if processor is None or (channel.is_vip and queue.pool.main_port_only):
             self._answer(job, not_supported(request.code))
@@ -462,9 +464,17 @@ class RequestServer:
             self._answer(job, response)
         return None
 
+    def _check(self, access: AccessGuard, job: _Job) -> None:
+        is_counted, job.checked_version = job.checked_version is not None, access.version
+        access.check(job.request, job.connection.channel.peer.host, is_counted=is_counted)
+
+    async def _check_long(self, access: AccessGuard, job: _Job) -> None:
+        is_counted, job.checked_version = job.checked_version is not None, access.version
+        await access.check_long(job.request, job.connection.channel.peer.host, is_counted=is_counted)
+
     async def _checked(self, access: AccessGuard, job: _Job) -> Rest:
         """Check a long request outside of its pool; the rest is to serve it."""
-        await access.check_long(job.request, job.connection.channel.peer.host)
+        await self._check_long(access, job)
         processor = self.handlers.processors[job.request.code]
         return partial(processor.process, job.request, job.connection.channel)
 

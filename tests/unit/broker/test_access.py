@@ -84,6 +84,19 @@ def test_the_request_after_a_publication_is_decided_by_it() -> None:
     assert published.refused == {"unknown_access_key": 1}
 
 
+def test_a_second_check_of_a_request_is_free_for_its_account() -> None:
+    """A request that waited is checked again when the version has changed, and was charged at its first check."""
+    published, access = control(OWN)
+    limits = access.limits = PlayedLimits()
+    before = access.version
+    access.check(send(), HOST)
+    assert access.version == before
+    published.publish(Accounts.of([OWN]))
+    assert access.version != before
+    access.check(send(), HOST, is_counted=True)
+    assert limits.taken == ["account-1"]
+
+
 def test_accounts_that_are_being_replaced_stay_until_they_are_whole() -> None:
     published, access = control(OWN)
     access.check(send(), HOST)

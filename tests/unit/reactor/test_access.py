@@ -32,16 +32,19 @@ class Guard:
     asked: list[tuple[object, ...]] = attrs.field(factory=list)
     counted: list[bool] = attrs.field(factory=list)
     gate: trio.Event | None = None  # requests of code 2 are long, and are checked when it opens
+    version: int = 0  # of the accounts
 
-    def check(self, request: RemotingCommand, host: str) -> None:
+    def check(self, request: RemotingCommand, host: str, *, is_counted: bool = False) -> None:
+        self.counted.append(is_counted)
         self._decide(request.code, host)
 
     def is_long(self, request: RemotingCommand) -> bool:
         return self.gate is not None and request.code == 2
 
-    async def check_long(self, request: RemotingCommand, host: str) -> None:
+    async def check_long(self, request: RemotingCommand, host: str, *, is_counted: bool = False) -> None:
         assert self.gate is not None
         await self.gate.wait()
+        self.counted.append(is_counted)
         self._decide(request.code, host)
 
     def check_fast(self, request: RemotingCommand, host: str, topic: str, group: str, *, is_counted: bool) -> None:
@@ -135,6 +138,67 @@ def test_others_are_served_while_a_long_request_is_checked(
         await complete()
         assert [(one.opaque, one.code) for one in bench.commands()] == [(10, int(refuses))]
         assert guard.asked == [(1, HOST), (2, HOST)], "each is checked once"
+
+    bench.run(scene)
+
+
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_an_allowed_request_that_waits_is_checked_again_if_accounts_change(
+    open_bench: Callable[..., Bench], is_changed: bool
+) -> None:
+    """Fault: A heartbeat that had been allowed was served up to 31 s after its account was removed."""
+    gate, guard, served = trio.Event(), Guard(), []
+
+    async def serve(request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        served.append(request.opaque)
+        await gate.wait()
+        return RemotingCommand.response(0)
+
+    pools = (Pool(name="client", codes=(1, 34), tasks=1, queue_max=10),)
+    bench = open_bench({1: serve, 34: serve}, pools, inline={34: lambda request, channel: None}, access=guard)
+
+    async def scene() -> None:
+        bench.request(1, 10)
+        await complete()
+        bench.request(34, 20, connection=OTHER)  # allowed at once, then it waits for the only task
+        await complete()
+        assert [code for code, *_ in guard.asked] == [1, 34]
+        guard.refuses, guard.version = True, int(is_changed)
+        gate.set()
+        await complete()
+        assert [(one.opaque, one.code) for one in bench.commands()] == [(10, 0), (20, int(is_changed))]
+        assert served == ([10] if is_changed else [10, 20])
+        assert guard.counted == ([False, False, True] if is_changed else [False, False]), "its account pays once"
+
+    bench.run(scene)
+
+
+def test_a_long_request_that_was_allowed_and_waits_is_checked_again_if_accounts_change(
+    open_bench: Callable[..., Bench],
+) -> None:
+    guard, gate, served = Guard(gate=trio.Event()), trio.Event(), []
+
+    async def serve(request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        served.append(request.opaque)
+        await gate.wait()
+        return RemotingCommand.response(0)
+
+    bench = open_bench({1: serve, 2: serve}, (Pool(name="x", codes=(1, 2), tasks=1, queue_max=10),), access=guard)
+
+    async def scene() -> None:
+        bench.request(2, 10)
+        await complete()
+        bench.request(1, 20, connection=OTHER)
+        await complete()
+        assert guard.gate is not None
+        guard.gate.set()  # it is allowed, and waits for the only task
+        await complete()
+        assert served == [20]
+        guard.refuses, guard.version = True, 1
+        gate.set()
+        await complete()
+        assert [(one.opaque, one.code) for one in bench.commands()] == [(20, 0), (10, 1)]
+        assert (served, guard.counted) == ([20], [False, False, True])
 
     bench.run(scene)
 

@@ -386,8 +386,9 @@ class Guard:
     """Refuses the requests of code 3 and counts all."""
 
     seen: list[int] = attrs.field(factory=list)
+    version: int = 0
 
-    def check(self, request: RemotingCommand, host: str) -> None:
+    def check(self, request: RemotingCommand, host: str, *, is_counted: bool = False) -> None:
         self.seen.append(request.opaque)
         if request.opaque == 3:
             raise RequestRefused(16, "no account")
@@ -395,7 +396,7 @@ class Guard:
     def is_long(self, request: RemotingCommand) -> bool:
         return request.opaque == 4
 
-    async def check_long(self, request: RemotingCommand, host: str) -> None:
+    async def check_long(self, request: RemotingCommand, host: str, *, is_counted: bool = False) -> None:
         self.seen.append(-request.opaque)
 
 

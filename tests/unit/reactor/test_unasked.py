@@ -27,13 +27,14 @@ class Guard:
     """Allows every request."""
 
     distrusted: list[str] = attrs.field(factory=list)
+    version: int = 0
 
-    def check(self, request: RemotingCommand, host: str) -> None: ...
+    def check(self, request: RemotingCommand, host: str, *, is_counted: bool = False) -> None: ...
 
     def is_long(self, request: RemotingCommand) -> bool:
         return False
 
-    async def check_long(self, request: RemotingCommand, host: str) -> None: ...
+    async def check_long(self, request: RemotingCommand, host: str, *, is_counted: bool = False) -> None: ...
 
     def check_fast(self, request: RemotingCommand, host: str, topic: str, group: str, *, is_counted: bool) -> None: ...
 
