@@ -48,7 +48,7 @@ def doctor(
     the route and the permissions of a topic; members and subscriptions of a group.
 
     Exit status: 1 if something in red keeps the broker or the client from working; with --live, if a server does not
-    answer, or none runs.
+    answer, or none runs. A full one, which closes new connections, is alive.
     """
     if is_live:
         from .command_line import SERVER_PROGRAMS

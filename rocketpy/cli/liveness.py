@@ -5,6 +5,11 @@ file and environment. Workers have other titles. Servers of another network are 
 The question is a small query, which the manager of a broker or the name server answers; a server that is not ready, or
 hangs, does not. Any answer will do, a refusal as well.
 
+A full server (connectionsMax, open files, addressConnectionsMax) closes the connection instead. It is alive: only a
+server that runs closes a connection that it has accepted; that of one that hangs stays open. A restart would end the
+connections of all its clients. The check does not see the workers behind a full selector: the supervisor replaces those
+that hang.
+
 It runs every few seconds, and imports neither the client nor the other checks.
 """
 
@@ -86,37 +91,42 @@ def _report(port: Port) -> int:
     place = f"{port.server} at {format_host(port.address)}"
     start_s = time.monotonic()
     try:
-        ask(port)
+        is_answer = ask(port)
     except (OSError, RocketError) as exc:
         print(f"rocketpy: {place} does not answer: {exc or type(exc).__name__}; see its log")
         return 1
-    print(f"{place}: answers in {(time.monotonic() - start_s) * 1000:.1f} ms")
+    took_ms = (time.monotonic() - start_s) * 1000
+    if is_answer:
+        print(f"{place}: answers in {took_ms:.1f} ms")
+    else:
+        print(f"{place}: is alive, and closes new connections after {took_ms:.1f} ms: it may be full; see its log")
     return 0
 
 
-def ask(port: Port) -> None:
-    """Ask a server, and wait for its answer.
+def ask(port: Port) -> bool:
+    """Ask a server, and wait for its answer. Returns: False: it has accepted the connection, and closes it.
 
     Raises:
-        OSError, RocketError: it refuses the connection, is silent, or sends something else.
+        OSError, RocketError: it accepts no connection, is silent, or sends something else.
     """
     due_s = time.monotonic() + TIMEOUT_S
     with contextlib.ExitStack() as stack:
         connection = stack.enter_context(socket.create_connection(port.address, TIMEOUT_S))
-        own = parse_address(connection.getsockname()[0])
-        if is_in(own, parse_networks(port.proxies)):
-            connection.sendall(b"PROXY UNKNOWN\r\n")
-        if port.is_tls:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # it is this machine: nobody's name is checked
-            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-            try:
+        try:
+            own = parse_address(connection.getsockname()[0])
+            if is_in(own, parse_networks(port.proxies)):
+                connection.sendall(b"PROXY UNKNOWN\r\n")
+            if port.is_tls:
+                context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # it is this machine: nobody's name is checked
+                context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
                 connection = stack.enter_context(context.wrap_socket(connection))
-                _exchange(connection, port.question(), due_s)
-            except ssl.SSLError as exc:
-                if "ALERT" not in (exc.reason or ""):  # an alert is an answer: it asks for a certificate of the client
-                    raise
-            return
-        _exchange(connection, port.question(), due_s)
+            _exchange(connection, port.question(), due_s)
+        except (ConnectionResetError, BrokenPipeError, ssl.SSLEOFError):
+            return False
+        except ssl.SSLError as exc:
+            if "ALERT" not in (exc.reason or ""):  # an alert is an answer: it asks for a certificate of the client
+                raise
+    return True
 
 
 def _exchange(connection: socket.socket, question: RemotingCommand, due_s: float) -> None:
@@ -126,7 +136,7 @@ def _exchange(connection: socket.socket, question: RemotingCommand, due_s: float
         connection.settimeout(max(0.001, due_s - time.monotonic()))
         received = connection.recv(CHUNK_BYTES)
         if not received:
-            raise ConnectionError("it closes the connection")
+            raise ConnectionResetError("it closes the connection")
         cutter.feed(received)
 
 

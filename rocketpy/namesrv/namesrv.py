@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import logging
 import math
+import resource
 import signal
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -53,6 +54,7 @@ LEAVING_INTERVAL_S, LEAVING_REST_S = 0.5, 1.0  # while a master is leaving, and 
 KV_LOG_FIRST_S = 60.0
 KV_LOG_INTERVAL_S = 600.0
 KV_LOGGED_MAX = 100
+DESCRIPTORS_KEPT = 64  # of the limit of open files, for what is no connection
 Listeners: TypeAlias = Mapping[str, Sequence[trio.SocketListener]]
 READY_LINE = "The Name Server boot success. serializeType=JSON"
 
@@ -146,6 +148,7 @@ class NameServer:
     ) -> None:
         """Serve until cancelled."""
         self._scanned_at_s = trio.current_time()
+        self._server.connections_max = _connections_max()
         async with trio.open_nursery() as nursery:
             for name, sockets in listeners.items():
                 await nursery.start(partial(self._server.run, sockets, name=name))
@@ -266,6 +269,12 @@ async def _beat(beat: Callable[[float], None]) -> None:
     while True:
         beat(trio.current_time())
         await rest(BEAT_S)
+
+
+def _connections_max() -> float:
+    """Return the number of connections that the limit of open files leaves room for."""
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return math.inf if descriptors == resource.RLIM_INFINITY else max(1, descriptors - DESCRIPTORS_KEPT)
 
 
 async def _listen(name: str, host: str, port: int, backlog: int) -> Sequence[trio.SocketListener]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 import trio
 
 from rocketpy.errors import RemoteProtocolError
+from rocketpy.logs import LogLimit
 from rocketpy.remoting.abc import ConnectionListener, Peer
 from rocketpy.remoting.answers import RequestTable
 from rocketpy.remoting.networks import Network, is_in, parse_address
@@ -60,6 +62,10 @@ class RemotingServer:
         self._proxies = tuple(proxies)
         self._acceptor = acceptor
         self._channels: dict[int, StreamChannel] = {}
+        self.connections_max = math.inf
+        """More are closed at once: while they waited for a descriptor, their clients would take the server for hung."""
+        self._count = 0  # of connections, with those that have no channel yet
+        self._refusals = LogLimit()
 
     @property
     def channels(self) -> Sequence[StreamChannel]:
@@ -85,6 +91,18 @@ class RemotingServer:
 
     async def serve_stream(self, stream: trio.abc.Stream, *, is_vip: bool = False, listener: str = "") -> None:
         """Serve one connection until it ends; never raises an Exception."""
+        if self._count >= self.connections_max:
+            if told := self._refusals.take():
+                logger.warning("refused %d connections: the limit of open files is reached; raise it (ulimit -n)", told)
+            await trio.aclose_forcefully(stream)
+            return
+        self._count += 1
+        try:
+            await self._serve(stream, is_vip=is_vip, listener=listener)
+        finally:
+            self._count -= 1
+
+    async def _serve(self, stream: trio.abc.Stream, *, is_vip: bool, listener: str) -> None:
         accepted = None
         try:
             accepted = await self._accept(stream)

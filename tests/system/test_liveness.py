@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -51,6 +53,28 @@ def test_servers_that_answer_and_a_broker_that_hangs(
         assert failed.startswith(f"rocketpy: broker at {broker.address} does not answer: ")
         status, lines = look_at(broker, tmp_path, capsys)
         assert status == 0, lines
+
+
+def test_a_full_broker_is_alive_until_it_hangs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault: A broker at connectionsMax failed each check, so that Kubernetes restarted it under all its clients."""
+    with running_broker({"connectionsMax": "2", "selectorWorkers": "1"}, is_new=True) as broker, ExitStack() as stack:
+        for _ in range(3):  # a worker of the broker may have a connection, too
+            stack.enter_context(socket.create_connection(("127.0.0.1", broker.port)))
+        monkeypatch.setattr(liveness, "TIMEOUT_S", 0.5)
+        status, lines = look_at(broker, tmp_path, capsys)
+        (line,) = (line for line in lines if line.startswith(f"broker at {broker.address}"))
+        assert status == 0
+        assert "is alive, and closes new connections" in line
+        for name in ("acceptor", "selector 0"):
+            worker = broker.workers()[name]
+            os.kill(worker, signal.SIGSTOP)
+            try:
+                status, lines = look_at(broker, tmp_path, capsys)
+            finally:
+                os.kill(worker, signal.SIGCONT)
+            assert (status, len([line for line in lines if "does not answer: timed out" in line])) == (1, 1), name
 
 
 def test_a_broker_that_serves_accounts_by_tls_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

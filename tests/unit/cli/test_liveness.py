@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
+from rocketpy.cli import liveness
 from rocketpy.cli.command_line import SERVER_PROGRAMS
-from rocketpy.cli.liveness import Port, examine_servers, order_of, ports_of
+from rocketpy.cli.liveness import Port, ask, examine_servers, order_of, ports_of
 from rocketpy.errors import ConfigError
 
 ENVIRONMENT = {"HOME": "/home/somebody"}
@@ -112,3 +117,53 @@ def test_an_account_that_cannot_be_read_is_no_sign_of_death(tmp_path: Path) -> N
     account.write_text("accessKey: [")
     question = Port("broker", ("127.0.0.1", 1), credentials_file=str(account)).question()
     assert question.ext_fields == {"consumerGroup": "rocketpy-doctor"}
+
+
+@contextmanager
+def server_that(serve: Callable[[socket.socket], object], *, is_tls: bool) -> Iterator[Port]:
+    """A port whose only connection `serve` gets, before it is closed."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def accept() -> None:
+            with listener.accept()[0] as connection:
+                serve(connection)
+
+        thread = threading.Thread(target=accept)
+        thread.start()
+        yield Port("broker", listener.getsockname(), is_tls=is_tls)
+        thread.join(10)
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("is_tls", [False, True])
+@pytest.mark.parametrize(
+    "serve",
+    [
+        pytest.param(lambda connection: None, id="closed"),
+        pytest.param(lambda connection: connection.recv(1), id="reset"),
+        pytest.param(lambda connection: connection.recv(65536), id="closed after the question"),
+    ],
+)
+def test_a_server_that_closes_the_connection_is_full_and_alive(
+    serve: Callable[[socket.socket], object], is_tls: bool
+) -> None:
+    """Fault: A broker at connectionsMax failed each check, so that Kubernetes restarted it under all its clients."""
+    with server_that(serve, is_tls=is_tls) as port:
+        assert not ask(port)
+
+
+@pytest.mark.parametrize("is_tls", [False, True])
+def test_a_server_that_accepts_and_hangs_is_dead(monkeypatch: pytest.MonkeyPatch, is_tls: bool) -> None:
+    monkeypatch.setattr(liveness, "TIMEOUT_S", 0.1)
+    is_over = threading.Event()
+    with server_that(lambda connection: is_over.wait(10), is_tls=is_tls) as port:
+        with pytest.raises(TimeoutError):
+            ask(port)
+        is_over.set()
+
+
+def test_a_port_that_nobody_serves_is_dead() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = listener.getsockname()
+    with pytest.raises(ConnectionRefusedError):
+        ask(Port("broker", address))

@@ -1,5 +1,6 @@
 """The running name server, over real sockets on a free port; time is a mock clock where it matters."""
 
+import math
 import os
 import signal
 import socket
@@ -16,6 +17,7 @@ from rocketpy.codes import RequestCode
 from rocketpy.config import Machine, NamesrvSettings, load_namesrv_config
 from rocketpy.errors import ConfigError
 from rocketpy.namesrv import NameServer, run_namesrv
+from rocketpy.namesrv.namesrv import DESCRIPTORS_KEPT
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.transport.channel import StreamChannel
 from rocketpy.transport.client import RemotingClient, open_remoting_client
@@ -58,6 +60,19 @@ async def becomes(expected: object, actual: Callable[[], object]) -> None:
             return
         await trio.lowlevel.checkpoint()
     assert actual() == expected
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(1024, 1024 - DESCRIPTORS_KEPT), (10, 1), (-1, math.inf)])
+def test_open_files_limit_the_connections(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int, expected: float
+) -> None:
+    monkeypatch.setattr("rocketpy.namesrv.namesrv.resource.getrlimit", lambda kind: (limit, -1))
+
+    async def main() -> None:
+        async with serving(tmp_path) as (server, _, _):
+            assert server._server.connections_max == expected
+
+    trio.run(main)
 
 
 def test_a_broker_is_known_as_long_as_its_connection(tmp_path: Path) -> None:

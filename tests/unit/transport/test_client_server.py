@@ -101,6 +101,26 @@ def test_many_requests_share_one_connection() -> None:
     trio.run(main)
 
 
+def test_connections_beyond_the_limit_are_closed_at_once() -> None:
+    """Fault: At the limit of open files a name server left new connections without an answer, as one that hangs."""
+
+    async def main() -> None:
+        async with serving(Service()) as (server, address):
+            server.connections_max = 1
+            async with open_remoting_client() as first:
+                assert (await ask(first, address, 10)).code == 0
+                stream = await connect(address)
+                assert await stream.receive_some(1) == b"", "closed, not left open"
+                await stream.aclose()
+                assert (await ask(first, address, 10)).code == 0
+            while server.channels:
+                await trio.lowlevel.checkpoint()
+            async with open_remoting_client() as next_one:
+                assert (await ask(next_one, address, 10)).code == 0
+
+    trio.run(main)
+
+
 class Waiting:
     """A Waiter that keeps its outcomes."""
 
