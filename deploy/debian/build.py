@@ -3,7 +3,7 @@
     /usr/lib/rocketpy       a virtual environment of the system's Python, with what rocketpy needs
     /usr/bin                rocketpy, mqadmin, mqbroker, mqnamesrv
     /lib/systemd/system     the units of deploy/, for these paths
-    /etc/rocketpy           broker.conf, namesrv.conf: kept at an upgrade, as all files of configuration
+    /usr/share/rocketpy     broker.conf, namesrv.conf: postinst copies them to /etc/rocketpy, once
     /usr/lib/sysusers.d     the user rocketpy
 
 The maintainer scripts beside this file do what debhelper writes into such packages. It needs dpkg-deb, python3-venv,
@@ -95,16 +95,16 @@ def install_programs(root: Path, wheel: Path) -> None:
 
 
 def install_files(root: Path, version: str) -> None:
-    """Put the units, configurations, the user, and the documents into their places."""
-    units, configuration = root / "lib/systemd/system", root / "etc/rocketpy"
+    """Put the units, sample configurations, the user, and the documents into their places."""
+    units, samples = root / "lib/systemd/system", root / "usr/share/rocketpy"
     document, users = root / "usr/share/doc/rocketpy", root / "usr/lib/sysusers.d"
-    for directory in (units, configuration, document, users):
+    for directory in (units, samples, document, users):
         directory.mkdir(parents=True)
     for unit in [*DEPLOY.glob("rocketpy-*.service"), *DEPLOY.glob("rocketpy-*.socket")]:
         text = unit.read_text().replace("/opt/rocketpy/", f"{HOME}/")
         (units / unit.name).write_text(text[text.index("[Unit]") :])  # without the advice how to install it
     for name in ("broker.conf", "namesrv.conf"):
-        shutil.copyfile(DEPLOY / name, configuration / name)
+        shutil.copyfile(DEPLOY / name, samples / name)
     shutil.copyfile(HERE / "sysusers.conf", users / "rocketpy.conf")
     shutil.copyfile(HERE / "copyright", document / "copyright")
     shutil.copyfile(ROOT / "NOTICE", document / "NOTICE")
@@ -116,7 +116,7 @@ def install_files(root: Path, version: str) -> None:
 
 
 def write_control(root: Path, version: str) -> None:
-    """Write DEBIAN/: the description, the list of configurations, checksums, and the scripts."""
+    """Write DEBIAN/: the description, checksums, and the scripts."""
     files = sorted(path for path in root.rglob("*") if path.is_file() and not path.is_symlink())
     control = root / "DEBIAN"
     control.mkdir()
@@ -130,9 +130,7 @@ def write_control(root: Path, version: str) -> None:
         glibc=run("dpkg-query", "--show", "--showformat", "${source:Upstream-Version}", "libc6"),
     )
     (control / "control").write_text(text)
-    names = [path.relative_to(root) for path in files]
-    (control / "conffiles").write_text("".join(f"/{name}\n" for name in names if name.parts[0] == "etc"))
-    sums = [(hashlib.md5((root / name).read_bytes()).hexdigest(), name) for name in names if name.parts[0] != "etc"]
+    sums = [(hashlib.md5(path.read_bytes()).hexdigest(), path.relative_to(root)) for path in files]
     (control / "md5sums").write_text("".join(f"{digest}  {name}\n" for digest, name in sums))
     for script in SCRIPTS:
         shutil.copyfile(HERE / script, control / script)

@@ -98,8 +98,9 @@ def test_the_life_of_the_package(debian: OwnSystemd) -> None:
     assert output(debian, "/usr/lib/rocketpy/bin/python", "-c", SEND) == "SEND_OK"
     assert output(debian, "stat", "-c", "%U", f"/proc/{debian.show(BROKER, 'MainPID')}") == "rocketpy"
     assert output(debian, "rocketpy", "doctor", "--live").count("answers in") == 2
-    assert output(debian, "stat", "-c", "%U %a", CONFIGURATION) == "root 644"
+    assert output(debian, "stat", "-c", "%U %a", CONFIGURATION) == "rocketpy 644"
     assert output(debian, "stat", "-c", "%U", str(Path(CONFIGURATION).parent)) == "rocketpy"
+    assert [path for path in output(debian, "dpkg", "-L", "rocketpy").split() if path.startswith("/etc")] == []
     assert debian.run("systemd-analyze", "verify", BROKER).returncode == 0
 
     # the broker may change its configuration: the directory is its own
@@ -109,21 +110,24 @@ def test_the_life_of_the_package(debian: OwnSystemd) -> None:
 
     # installed anew, as at an upgrade: changed configuration stays, servers restart, messages are there
     debian.run("sh", "-c", f"printf '{CHANGE}' >> {CONFIGURATION}")
+    output(debian, "chown", "root", str(Path(CONFIGURATION).parent))
     before = debian.show(BROKER, "MainPID")
     dpkg(debian, "--install", "/root/rocketpy.deb")
     assert "a change of the operator" in output(debian, "cat", CONFIGURATION)
     wait_until(lambda: states(debian) == ["active", "active"], "the restart")
     assert debian.show(BROKER, "MainPID") != before
+    assert output(debian, "stat", "-c", "%U", str(Path(CONFIGURATION).parent)) == "root", "as the operator likes it"
+    output(debian, "chown", "rocketpy", str(Path(CONFIGURATION).parent))
 
-    # removed: nothing runs, programs are gone, configuration and messages stay; a link of a broker's does not
+    # removed: nothing runs, programs are gone, configuration and messages stay
     linked = "/etc/rocketpy/namesrv.conf"
     output(debian, "runuser", "-u", "rocketpy", "--", "ln", "-sf", "/root/rocketpy.deb", linked)
     dpkg(debian, "--remove", "rocketpy")
     assert [state for state in states(debian) if state == "active"] == []
     assert exists(debian, "/usr/lib/rocketpy", "/usr/bin/mqadmin", "/lib/systemd/system/" + BROKER) == [False] * 3
-    assert exists(debian, CONFIGURATION, "/var/lib/rocketpy/store/commitlog", linked) == [True, True, False]
+    assert exists(debian, CONFIGURATION, "/var/lib/rocketpy/store/commitlog", linked) == [True] * 3
 
-    # purged: nothing is left but the user
+    # purged: nothing is left but the user, and what a link of a broker's named
     dpkg(debian, "--purge", "rocketpy")
     left = output(
         debian, "find", "/etc", "/lib", "/usr", "/var", "-xdev", "-name", "*rocketpy*", "-not", "-name", "*.service.d"

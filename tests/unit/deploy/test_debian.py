@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 from pathlib import Path
 
@@ -10,51 +11,91 @@ import pytest
 
 from tests.support.rules import ROOT
 
+HERE = ROOT / "deploy/debian"
 HELPERS = ("py3compile", "py3clean", "systemd-sysusers", "deb-systemd-helper", "deb-systemd-invoke", "systemctl")
+AS_ANOTHER = """#!/bin/sh
+echo "$@" >> {log}
+while [ "$1" != cp ]; do shift; done
+exec "$@"
+"""
 
 
 @pytest.fixture
-def secret(tmp_path: Path) -> Path:
-    """A file of root's; a broker has put links of both kinds to it into /etc/rocketpy, which it may write to."""
-    secret, configuration = tmp_path / "shadow", tmp_path / "etc"
-    configuration.mkdir()
-    secret.write_text("root:*:")
-    (configuration / "broker.conf").symlink_to(secret)
-    (configuration / "namesrv.conf").hardlink_to(secret)
-    return secret
+def root(tmp_path: Path) -> Path:
+    """The root of a file system with a file of root's, and the samples of the package."""
+    samples = tmp_path / "share"
+    samples.mkdir()
+    for name in ("broker.conf", "namesrv.conf"):
+        (samples / name).write_text(f"sample {name}")
+    (tmp_path / "shadow").write_text("root:*:")
+    return tmp_path
 
 
 def run(root: Path, script: str, *words: str) -> list[str]:
-    """Run a script of the package. Returns: the arguments of each call of chown."""
+    """Run a script of the package. Returns: the arguments of each call of install and setpriv."""
     programs, log = root / "bin", root / "log"
     programs.mkdir()
     log.touch()
     for name in HELPERS:
         (programs / name).write_text("#!/bin/sh\n")
-    (programs / "chown").write_text(f'#!/bin/sh\necho "$@" >> {log}\n')
+    (programs / "install").write_text(f'#!/bin/sh\necho "$@" >> {log}\nmkdir -p {root / "etc"}\n')
+    (programs / "setpriv").write_text(AS_ANOTHER.format(log=log))
     for program in programs.iterdir():
         program.chmod(0o755)
-    text = (ROOT / "deploy/debian" / script).read_text().replace("/etc/rocketpy", str(root / "etc"))
-    text = text.replace("-user rocketpy", f"-user {os.getuid()}")
+    text = (HERE / script).read_text().replace("/etc/rocketpy", str(root / "etc"))
+    text = text.replace("/usr/share/rocketpy", str(root / "share"))
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
     subprocess.run(["sh", "-c", text, script, *words], env={"PATH": path}, check=True)
     return log.read_text().splitlines()
 
 
-def test_an_upgrade_gives_away_no_file_that_a_broker_has_linked_to(secret: Path) -> None:
+def link(root: Path) -> dict[str, str]:
+    """Put links of both kinds to root's file into /etc/rocketpy, as a broker may. Returns: all files there."""
+    configuration = root / "etc"
+    configuration.mkdir()
+    (configuration / "broker.conf").symlink_to(root / "shadow")
+    (configuration / "namesrv.conf").hardlink_to(root / "shadow")
+    (configuration / "tools.yml").symlink_to(root / "nothing")
+    return tree(root)
+
+
+def tree(root: Path) -> dict[str, str]:
+    return {str(path): f"{path.lstat().st_mode:o} {path.lstat().st_ino}" for path in sorted(root.glob("etc/*"))}
+
+
+def test_the_first_installation_copies_the_samples_as_the_user_of_the_servers(root: Path) -> None:
+    directory, *copies = run(root, "postinst", "configure")
+    assert directory == f"-d -o rocketpy -g rocketpy {root / 'etc'}"
+    assert len(copies) == 2 and all("--reuid rocketpy --regid rocketpy --clear-groups" in one for one in copies)
+    for name in ("broker.conf", "namesrv.conf"):
+        assert (root / "etc" / name).read_text() == f"sample {name}"
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("postinst", ("configure",)),
+        ("postinst", ("configure", "0.1")),
+        ("postinst", ("abort-upgrade", "0.1")),
+        ("prerm", ("upgrade", "0.2")),
+        ("prerm", ("remove",)),
+        ("postrm", ("upgrade", "0.2")),
+    ],
+)
+def test_no_script_touches_what_is_in_place_of_a_configuration(root: Path, script: str, words: tuple[str, ...]) -> None:
     """Fault: An upgrade of Debian's package gave user rocketpy any file behind a link that a broker had put into
     /etc/rocketpy."""
-    root = secret.parent
-    assert run(root, "postinst", "configure", "0.1") == [f"rocketpy:rocketpy {root / 'etc'}"]
+    before = link(root)
+    called = run(root, script, *words)
+    assert called == ([f"-d -o rocketpy -g rocketpy {root / 'etc'}"] if words == ("configure",) else [])
+    assert tree(root) == before
+    assert (root / "shadow").read_text() == "root:*:"
+    assert not (root / "nothing").exists()
 
 
-def test_a_purge_finds_no_link_that_a_broker_has_made(secret: Path) -> None:
-    """Fault: A purge of Debian's package let dpkg delete any file that a broker had linked to in place of its
-    configuration."""
-    configuration = secret.parent / "etc"
-    assert run(secret.parent, "prerm", "upgrade", "0.2") == []
-    assert (configuration / "broker.conf").is_symlink()
-    (secret.parent / "bin").rename(secret.parent / "before")
-    run(secret.parent, "prerm", "remove")
-    assert [path.name for path in configuration.iterdir()] == ["namesrv.conf"]
-    assert secret.read_text() == "root:*:"
+def test_the_package_has_no_file_of_which_dpkg_would_follow_a_link(tmp_path: Path) -> None:
+    """Fault: An upgrade let dpkg write a configuration, as root, to any file that a broker had linked to."""
+    build = runpy.run_path(str(HERE / "build.py"))
+    build["install_files"](tmp_path, "1")
+    assert not (tmp_path / "etc").exists()
+    assert sorted(path.name for path in (tmp_path / "usr/share/rocketpy").iterdir()) == ["broker.conf", "namesrv.conf"]
