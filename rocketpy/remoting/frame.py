@@ -189,6 +189,18 @@ def cut_frame(
     return _frame_between(image, 0, len(image), header_size_max)
 
 
+def frame_sizes(prefix: bytes) -> tuple[SerializeType, int, int]:
+    """Return the serialisation of the header of a frame, and the bytes of header and body, by its first PREFIX_SIZE.
+
+    Raises:
+        FrameTooLarge, HeaderInvalid: as `cut_frame`.
+    """
+    (length,) = LENGTH.unpack_from(prefix)
+    _check_length(length, FRAME_SIZE_MAX)
+    kind, body_begin = _kind_and_body(prefix, 0, HEADER_SIZE_MAX)
+    return kind, body_begin - PREFIX_SIZE, LENGTH_SIZE + length - body_begin
+
+
 def _kind_and_body(data: bytes | bytearray | memoryview, start: int, header_size_max: int) -> tuple[SerializeType, int]:
     """Return the serialisation of the header of the frame between these bytes, and where its body begins.
 

@@ -8,6 +8,7 @@ connections and answers their requests. Everything runs in the nursery of the `r
     connector      opens one for the backend that runs the caller
     channel        StreamChannel: commands over a byte stream, in either role
     client         RemotingClient; signing: with signatures
+    blocking_connection  requests of one thread without an event loop
     server         RemotingServer; streams, tls: the sockets and the TLS of trio; sockets: what both backends ask of one
     address_server the HTTP service that names the name servers
     duties, steps  background work of servers, and long work in steps; under trio

@@ -7,5 +7,6 @@ Entry points: `Lifetime` (opens everything a producer or consumer needs), `Clien
     name_servers, route, route_renewal          where routes come from, what they say, when they are asked for early
     unanswered_sends                            sends to a master that is gone
     api, brokers, broker_requests               requests to brokers, by address and by queue, and those of brokers
-    received                                    messages, decoded
+    pull_connections                            bulk pulls of one thread, without an event loop
+    received, time_search                       messages, decoded; the first one since a time
 """

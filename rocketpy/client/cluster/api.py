@@ -193,7 +193,7 @@ class MQClientAPI:
 
     async def pull_stored(self, address: str, header: PullMessageRequestHeader, timeout_s: float) -> StoredPull:
         """Pull without decoding the messages."""
-        return _stored_pull(await self.pull(address, header, timeout_s), address)
+        return stored_pull(await self.pull(address, header, timeout_s), address)
 
     async def pull_all_stored(
         self, address: str, headers: Sequence[PullMessageRequestHeader], timeout_s: float
@@ -204,7 +204,7 @@ class MQClientAPI:
             for command in commands:
                 sign(command, self.credentials)
         responses = await self.remoting.invoke_all(address, commands, timeout_s)
-        return [_stored_pull(response, address) for response in responses]
+        return [stored_pull(response, address) for response in responses]
 
     async def send_message_back(
         self, address: str, group: str, message: ReceivedMessage, delay_level: int, times_max: int, timeout_s: float
@@ -357,7 +357,7 @@ def pull_result(response: RemotingCommand, address: str, broker_name: str) -> Pu
     return PullResult(status, begin, least, most, messages, suggested)
 
 
-def _stored_pull(response: RemotingCommand, address: str) -> StoredPull:
+def stored_pull(response: RemotingCommand, address: str) -> StoredPull:
     """Return the answer to a pull. Raises BrokerError if it was refused."""
     status, begin, least, most, suggested = _pull_numbers(response, address)
     return StoredPull(status, begin, least, most, response.body or b"", suggested)

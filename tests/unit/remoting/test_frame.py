@@ -9,11 +9,13 @@ from rocketpy.codes import LanguageCode
 from rocketpy.errors import FrameTooLarge, HeaderInvalid, LocalProtocolError
 from rocketpy.remoting.frame import (
     FRAME_SIZE_MAX,
+    PREFIX_SIZE,
     Frame,
     FrameCutter,
     SerializeType,
     encode_frame,
     format_bool,
+    frame_sizes,
     language_or_none,
     parse_bool,
 )
@@ -144,3 +146,25 @@ def test_booleans_and_languages() -> None:
     assert parse_bool("True") and not parse_bool("1")
     assert (format_bool(True), format_bool(False)) == ("true", "false")
     assert language_or_none(9) is LanguageCode.GO and language_or_none(99) is None
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+def test_the_first_bytes_tell_the_sizes(frame: Frame) -> None:
+    image = encode_frame(frame.serialize_type, frame.header, frame.body)
+    expected = (frame.serialize_type, len(frame.header), len(frame.body or b""))
+    assert frame_sizes(image[:PREFIX_SIZE]) == expected
+
+
+@pytest.mark.parametrize(
+    ("prefix", "error"),
+    [
+        ("01000001 00000000", FrameTooLarge),
+        ("ffffffff 00000000", FrameTooLarge),
+        ("00000003 00000000", HeaderInvalid),
+        ("00000008 00000005", HeaderInvalid),
+        ("00000008 02000000", HeaderInvalid),
+    ],
+)
+def test_first_bytes_of_no_frame(prefix: str, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        frame_sizes(bytes.fromhex(prefix))
