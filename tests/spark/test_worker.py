@@ -90,3 +90,33 @@ def test_show_prints_no_broken_pipe_and_errors_begin_with_the_reason(java: None,
     first, last = ran.stdout.strip().split("\n")[-2:]
     assert first.startswith("first: ") and first.endswith(f"rocketpy.errors.ConfigError: {reason}")
     assert last == f"reason: {reason}"
+
+
+KEEPS = """
+import resource
+from rocketpy.spark.worker import prepare_worker
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+def use():
+    for _ in range(20):
+        blocks = [bytes(1 << 20) for _ in range(8)]
+        del blocks
+use()
+before = faults()
+use()
+without = faults() - before
+prepare_worker()
+use()
+before = faults()
+use()
+print(without, faults() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the C library of Linux alone is told")
+def test_a_worker_uses_freed_memory_again() -> None:
+    """Each answer to a pull was once received into fresh pages, each of which cost a fault."""
+    ran = subprocess.run([sys.executable, "-c", KEEPS], capture_output=True, text=True, cwd=ROOT, check=True)
+    without, kept = map(int, ran.stdout.split())
+    assert without > 1000, "the test needs a malloc that returns memory"
+    assert kept < 100
