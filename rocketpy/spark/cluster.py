@@ -1,7 +1,8 @@
 """Requests to name servers and brokers, for the planner in the driver and the tasks in the executors.
 
 One trio thread per process and set of credentials, and one connection to each broker, shared by all tasks that the
-process runs one after the other. Connections are made by the first request: readers are pickled for executors.
+process runs one after the other; beside it a task has connections of its own thread to pull by (fast_pulls.py).
+Connections are made by the first request: readers are pickled for executors.
 """
 
 from __future__ import annotations
@@ -18,12 +19,15 @@ import trio
 
 from rocketpy.client.cluster.brokers import Brokers
 from rocketpy.client.cluster.lifetime import Lifetime, Open, build_client_id
+from rocketpy.client.cluster.pull_connections import PullConnections
 from rocketpy.client.cluster.time_search import StoredAt
 from rocketpy.client.options import ClientOptions
 from rocketpy.client.sync import Blocking, blocking
 from rocketpy.errors import BodyInvalid, BrokerError, ConfigError, RocketError
 from rocketpy.message.message_queue import MessageQueue
+from rocketpy.remoting.bodies.route import MASTER_ID
 
+from .fast_pulls import FastPulls
 from .pulls import Answer, Pulls, PullSettings, Slice
 
 logger = logging.getLogger(__name__)
@@ -186,6 +190,10 @@ class AsyncCluster:
 
         await _ask_all(ask, offsets)
 
+    async def reader_address(self, queue: MessageQueue) -> str:
+        """The address of the broker to read a queue from. Raises: RocketError: none is known."""
+        return (await self.opened.instance.find_reader(queue, MASTER_ID))[1]
+
     async def start_pulls(self, slices: Sequence[Slice], settings: PullSettings) -> Pulls:
         """Begin to read slices; the pulls end with them, or with the cluster."""
         pulls = Pulls(self.opened.instance, slices, settings)
@@ -230,6 +238,18 @@ class Cluster(Blocking[AsyncCluster]):
 
     def __init__(self, options: ClientOptions, lifetime: Lifetime | None = None) -> None:
         super().__init__(AsyncCluster(options, lifetime))
+        self._connections = PullConnections(options.connect_timeout, options.credentials)
+        self._has_fast_pulls = options.tls is None and lifetime is None
+
+    def fast_pulls(self, slices: Sequence[Slice], settings: PullSettings) -> FastPulls | None:
+        """Begin to read slices in this thread. None: connections are encrypted, or those of a test."""
+        if not self._has_fast_pulls:
+            return None
+        return FastPulls(slices, settings, self._connections, self.reader_address)
+
+    def close(self) -> None:
+        self._connections.close()
+        super().close()
 
     @property
     def is_open(self) -> bool:
@@ -245,6 +265,7 @@ class Cluster(Blocking[AsyncCluster]):
     stored = blocking(AsyncCluster.stored)
     committed = blocking(AsyncCluster.committed)
     commit = blocking(AsyncCluster.commit)
+    reader_address = blocking(AsyncCluster.reader_address)
     start_pulls = blocking(AsyncCluster.start_pulls)
     take = blocking(AsyncCluster.take)
     stop_pulls = blocking(AsyncCluster.stop_pulls)

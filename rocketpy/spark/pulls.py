@@ -1,4 +1,4 @@
-"""Reads ranges of queues: several pulls in flight, answers in the order of the ranges.
+"""Reads ranges of queues: several pulls in flight, answers in the order of the ranges. The slow path (fast_pulls.py).
 
 Offsets are known in advance, so the ranges are cut into runs of up to pullBatchSize messages, and runs of pullPipeline
 times as many messages are read at once, each by one pull after the other: a broker may give fewer messages than asked.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import itertools
 import logging
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -20,7 +22,7 @@ from .cluster import CLUSTERS
 from .data_lost import RecordsGone
 from .decoder import Decoder, End, fault_at
 from .planning import MESSAGE_BYTES, pack
-from .pulls import Answer, Slice
+from .pulls import Answer, PullSettings, Slice
 from .stored_queue import HEAD, StoredQueue
 from .topic_options import TopicOptions
 from .worker import Origin, prepare_worker, reason_first
@@ -160,25 +162,41 @@ class PullReader:
 
     options: TopicOptions
     columns: tuple[str, ...]
+    _settings: PullSettings = attrs.field(init=False)
     _whole: Decoder = attrs.field(init=False)  # for answers that are taken as they are
 
     def __attrs_post_init__(self) -> None:
-        self._whole = _decoder(self.options, self.columns, None, crc=False)
+        self._settings = self.options.pull_settings
+        # An answer is a batch: a broker gives somewhat more than its size, and a second batch of a few rows costs the
+        # JVM as much as one of many.
+        size = self.options.bytes_max + self.options.bytes_max // 4
+        self._whole = _decoder(attrs.evolve(self.options, bytes_max=size), self.columns, None, crc=False)
 
     def batches(self, slices: Sequence[Slice]) -> Iterator[Any]:
         """Batches of the slices' messages."""
-        cluster = CLUSTERS.get(self.options.client_options())
-        pulls = cluster.start_pulls(slices, self.options.pull_settings)
-        try:
-            while answers := cluster.take(pulls, self.options.bytes_max):
-                for group in joinable(answers, self.options.bytes_max):
-                    records = yield from self._decoded(group)
-                    if self.options.pull_settings.is_of_all and records != sum(answer.offsets for answer in group):
-                        self._note_gone(group, pulls.lost)
-        finally:
-            cluster.stop_pulls(pulls)
-        for queue, count in sorted(pulls.lost.items()):
+        cluster, settings = CLUSTERS.get(self.options.client_options()), self._settings
+        rest, lost = slices, Counter[MessageQueue]()
+        if (fast := cluster.fast_pulls(slices, settings)) is not None:
+            with contextlib.closing(fast):
+                yield from self._batches_of(fast.take, lost)
+                rest = fast.rest
+        if rest:
+            pulls = cluster.start_pulls(rest, settings)
+            try:
+                yield from self._batches_of(functools.partial(cluster.take, pulls), lost)
+            finally:
+                cluster.stop_pulls(pulls)
+            lost += pulls.lost
+        for queue, count in sorted(lost.items()):
             logger.warning("%s: %d offsets were not there any more", queue, count)
+
+    def _batches_of(self, take: Callable[[int], list[Answer]], lost: Counter[MessageQueue]) -> Iterator[Any]:
+        """Batches of the answers that `take` gives."""
+        while answers := take(self.options.bytes_max):
+            for group in joinable(answers, self.options.bytes_max):
+                records = yield from self._decoded(group)
+                if self._settings.is_of_all and records != sum(answer.offsets for answer in group):
+                    self._note_gone(group, lost)
 
     def _decoded(self, group: list[Answer]) -> Generator[Any, None, int]:
         """Batches of answers. Returns the number of records in them."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import attrs
 import pytest
 
 from rocketpy.client.options import ClientOptions
@@ -43,16 +44,23 @@ def test_answers_are_joined_up_to_a_size(given: list[int], wanted: list[list[int
 
 
 class Given:
-    """A cluster that has these answers. It is its pulls as well."""
+    """A cluster that has these answers, the first of them in the fast path. It is the pulls of both paths as well."""
 
-    def __init__(self, answers: list[Answer]) -> None:
+    def __init__(self, answers: list[Answer], fast: int) -> None:
         self.lost: Counter[MessageQueue] = Counter()
-        self._answers = [answers]
+        self._fast = [answers[:fast]]
+        self._answers = [answers[fast:]]
+        self.rest = [one.run for one in answers[fast:]]
+        self.has_fast_pulls = fast > 0
 
     def get(self, options: ClientOptions) -> Given:
         return self
 
-    def start_pulls(self, slices: object, settings: object) -> Given:
+    def fast_pulls(self, slices: object, settings: object) -> FastGiven | None:
+        return FastGiven(self) if self.has_fast_pulls else None
+
+    def start_pulls(self, slices: list[Slice], settings: object) -> Given:
+        assert slices == self.rest or not self.has_fast_pulls
         return self
 
     def take(self, pulls: Given, size: int) -> list[Answer]:
@@ -62,7 +70,22 @@ class Given:
         pass
 
 
-def offsets(monkeypatch: pytest.MonkeyPatch, **options: str) -> list[int]:
+@attrs.frozen
+class FastGiven:
+    given: Given
+
+    @property
+    def rest(self) -> list[Slice]:
+        return self.given.rest
+
+    def take(self, size: int) -> list[Answer]:
+        return self.given._fast.pop() if self.given._fast else []
+
+    def close(self) -> None:
+        pass
+
+
+def offsets(monkeypatch: pytest.MonkeyPatch, *, fast: int = 0, **options: str) -> list[int]:
     """What is read of three answers, of which the second one, for the offsets 3 to 6, lacks record 5."""
     queue, image = MessageQueue("T", "b", 0), image_of([record("T", b"%d" % n) for n in range(10)])
     stops = [*image.records[1:], len(image.data)]
@@ -73,7 +96,7 @@ def offsets(monkeypatch: pytest.MonkeyPatch, **options: str) -> list[int]:
         )
         for low, high, less in ((0, 3, 0), (3, 6, 1), (6, 10, 0))
     ]
-    monkeypatch.setattr(slices, "CLUSTERS", Given(answers))
+    monkeypatch.setattr(slices, "CLUSTERS", Given(answers, fast))
     parsed = parse_options(TopicOptions, {"nameServer": "n:1", "topic": "T", "columns": "queueOffset", **options})
     batches = slices.read_slices(parsed, ("queueOffset",), [Slice(queue, 0, 10)])
     return [offset for batch in batches for offset in batch.column(0).to_pylist()]
@@ -84,12 +107,14 @@ def test_a_record_that_a_broker_leaves_out_is_missed(
 ) -> None:
     """Its answer goes on behind it.
     Fault: Spark left out messages with damaged or just deleted records, even with failOnDataLoss."""
-    with pytest.raises(RecordsGone, match="queue 0 of topic T on b: the broker skips offset 5"):
-        offsets(monkeypatch)
-    there = [0, 1, 2, 3, 4, 6, 7, 8, 9]
-    assert offsets(monkeypatch, failOnDataLoss="false") == there
-    assert "T@b:0: 1 offsets were not there any more" in caplog.text
-    assert offsets(monkeypatch, subExpression="a || b") == [], "other tags are left out on purpose"
+    for fast in range(4):
+        with pytest.raises(RecordsGone, match="queue 0 of topic T on b: the broker skips offset 5"):
+            offsets(monkeypatch, fast=fast)
+        there = [0, 1, 2, 3, 4, 6, 7, 8, 9]
+        caplog.clear()
+        assert offsets(monkeypatch, fast=fast, failOnDataLoss="false") == there
+        assert caplog.text.count("T@b:0: 1 offsets were not there any more") == 1
+        assert offsets(monkeypatch, fast=fast, subExpression="a || b") == [], "other tags are left out on purpose"
 
 
 def test_answers_of_several_brokers_are_not_joined() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -23,14 +24,16 @@ from rocketpy.codes import ResponseCode
 from rocketpy.errors import BrokerError, ConfigError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.bodies.topic import TopicOffset
+from rocketpy.remoting.command import RemotingCommand
 from rocketpy.spark.cluster import CLUSTERS
 from rocketpy.spark.options import parse_options
-from rocketpy.spark.pulls import Slice
+from rocketpy.spark.pulls import Pulls, Slice
 from rocketpy.spark.ranges import Ranges
 from rocketpy.spark.slices import PullReader, read_slices
 from rocketpy.spark.stored_queue import StoredQueue
 from rocketpy.spark.topic_options import TopicOptions
 from rocketpy.store.formats.unit import CQ_UNIT
+from rocketpy.transport.blocking_connection import BlockingConnection
 from tests.support.broker import RunningBroker, running_broker
 from tests.support.readers import readable
 from tests.support.waiting import wait_until
@@ -292,6 +295,36 @@ def test_matches_behind_a_run_come_once(broker: RunningBroker, producer: Produce
         assert decoded(options, Slice(queue, 0, ends[queue])) == sent
     batches = read_slices(options, ("body",), [Slice(queue, 0, ends[queue]) for queue in queues])
     assert [body for batch in batches for body in batch.column(0).to_pylist()] == [body for _, _, body in wanted]
+
+
+def test_a_lost_connection_leaves_the_rest_to_the_slow_path(
+    broker: RunningBroker, producer: Producer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as nothing happens the fast path alone reads; each message comes once in either case."""
+    queue, sent = queue_of(send(producer, "Paths", 0, 800), 0)
+    given = {"nameServer": broker.namesrv, "topic": "Paths", "pullBatchSize": "16", "maxBytesPerBatch": "1"}
+    options, wanted = parse_options(TopicOptions, given), Slice(queue, 0, len(sent))
+    wait_until(lambda: decoded(options, wanted) == sent)
+    slow: list[Pulls] = []
+    run = Pulls.run
+
+    async def noted(pulls: Pulls) -> None:
+        slow.append(pulls)
+        await run(pulls)
+
+    monkeypatch.setattr(Pulls, "run", noted)
+    assert decoded(options, wanted) == sent and not slow
+    receive, received = BlockingConnection.response, []
+
+    def lose(connection: BlockingConnection, opaque: int) -> RemotingCommand:
+        received.append(opaque)
+        if len(received) == 4:
+            connection._socket.shutdown(socket.SHUT_RDWR)
+        return receive(connection, opaque)
+
+    monkeypatch.setattr(BlockingConnection, "response", lose)
+    assert decoded(options, wanted) == sent
+    assert len(slow) == 1 and slow[0].slices[0].begin >= 3 * 16, "what had come is not read again"
 
 
 def test_history_comes_from_files_and_the_rest_from_the_broker(
