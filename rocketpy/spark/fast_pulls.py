@@ -23,7 +23,7 @@ from .pulls import BYTES_AHEAD, RUNS_AHEAD, Answer, PullSettings, Slice, pull_he
 
 logger = logging.getLogger(__name__)
 
-FULL_ANSWERS = 32  # in a row, before longer runs are asked for again
+FULL_ANSWERS = 256  # in a row, before longer runs are asked for again
 
 
 @attrs.define(eq=False)
