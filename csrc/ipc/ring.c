@@ -11,7 +11,8 @@
 
 /* A ring is one memfd: a page of positions, then the data. The data is mapped twice in a row, so a message that wraps
  * around is contiguous all the same. All of it is mapped before the fork and therefore at the same address in every
- * process. Positions are counts of bytes since the ring was created; they never wrap (2^64 bytes).
+ * process. Positions are counts of bytes since the ring was created; they never wrap (2^64 bytes). A batch that finds
+ * the ring empty may begin at the start of the data again (`origin` is that position): little traffic uses few pages.
  *
  *   message:  size(4)  type(2)  part(2)  payload, padded to 8       part: 0 whole, 1 first, 2 next
  *   first part of a large message: payload = total size(8), then its first bytes
@@ -24,6 +25,7 @@ enum {
     TOTAL_SIZE = 8,
     CAPACITY_MIN = 65536,
     CAPACITY_MAX = RP_RING_MESSAGE_MAX,
+    BEGIN_AGAIN = CAPACITY_MIN / 2, /* bytes of data that an idle ring keeps in use */
     HEADER_PAGE = 4096
 };
 enum { PART_WHOLE = 0, PART_FIRST = 1, PART_NEXT = 2 };
@@ -31,6 +33,7 @@ enum { PART_WHOLE = 0, PART_FIRST = 1, PART_NEXT = 2 };
 struct rp_ring {
     uint8_t *data;
     uint64_t mask;
+    uint64_t origin; /* position of data[0]; the producer moves it while the ring is empty */
     uint32_t capacity;
     uint32_t small_max; /* largest message that crosses in one piece */
     rp_worker *producer;
@@ -49,12 +52,13 @@ typedef struct message_header {
 _Static_assert(sizeof(message_header) == MESSAGE_HEADER, "messages stay 8-aligned");
 
 static inline uint64_t message_span(uint32_t size) { return (MESSAGE_HEADER + (uint64_t)size + 7) & ~(uint64_t)7; }
-static inline uint8_t *message_at(rp_ring *ring, uint64_t position) { return ring->data + (position & ring->mask); }
+static inline uint8_t *message_at(const rp_ring *ring, uint64_t position) {
+    return ring->data + ((position - rp_load_acquire(&ring->origin)) & ring->mask);
+}
 
 static uint8_t *map_twice(int fd, uint32_t capacity) {
     size_t once = HEADER_PAGE + (size_t)capacity;
     uint8_t *base = mmap(NULL, once + capacity, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
     if (base == MAP_FAILED) return NULL;
     if (mmap(base, once, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED ||
         mmap(base + once, capacity, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, HEADER_PAGE) == MAP_FAILED) {
@@ -95,7 +99,7 @@ uint32_t rp_ring_copy_head(const rp_ring *ring, void *head, uint32_t head_size) 
     uint64_t at = rp_load_acquire(&ring->head);
     message_header header;
     if (at == rp_load_acquire(&ring->tail)) return 0;
-    const uint8_t *message = ring->data + (at & ring->mask);
+    const uint8_t *message = message_at(ring, at);
     memcpy(&header, message, sizeof header);
     message += MESSAGE_HEADER;
     if (header.part == PART_FIRST) { /* payload = total size, then the bytes */
@@ -135,7 +139,6 @@ struct rp_ring_writer {
 
 rp_ring_writer *rp_ring_writer_open(rp_ring *ring) {
     rp_ring_writer *writer = calloc(1, sizeof *writer);
-
     if (writer == NULL) return NULL;
     writer->ring = ring;
     writer->tail = rp_load_acquire(&ring->tail);
@@ -156,7 +159,9 @@ void rp_ring_writer_close(rp_ring_writer *writer) {
 static int has_room(rp_ring_writer *writer, uint64_t span) {
     rp_ring *ring = writer->ring;
     uint64_t used_max = ring->capacity - span;
-
+    if (writer->tail == writer->tail_woken && ((writer->tail - ring->origin) & ring->mask) >= BEGIN_AGAIN &&
+        (writer->head_seen = rp_load_acquire(&ring->head)) == writer->tail)
+        rp_store_release(&ring->origin, writer->tail);
     if (writer->tail - writer->head_seen <= used_max) return 1;
     writer->head_seen = rp_load_acquire(&ring->head);
     if (writer->tail - writer->head_seen <= used_max) return 1;
@@ -180,7 +185,6 @@ static void publish(rp_ring_writer *writer, uint32_t size, uint16_t type, uint16
 
 rp_status rp_ring_pump(rp_ring_writer *writer) {
     uint32_t piece_max = writer->ring->capacity / 8; /* several fit, so that both sides work at once */
-
     while (writer->large != NULL) {
         int first = writer->large_sent == 0;
         uint32_t prefix = first ? TOTAL_SIZE : 0;
@@ -225,7 +229,6 @@ static void gather(uint8_t *to, const rp_span *spans, uint32_t span_count) {
 
 rp_status rp_ring_write(rp_ring_writer *writer, uint16_t type, const rp_span *spans, uint32_t span_count) {
     uint64_t size = 0;
-
     for (uint32_t i = 0; i < span_count; i++) size += spans[i].size;
     if (size <= writer->ring->small_max) {
         uint8_t *at = rp_ring_reserve(writer, (uint32_t)size);
@@ -274,7 +277,6 @@ struct rp_ring_reader {
 
 rp_ring_reader *rp_ring_reader_open(rp_ring *ring) {
     rp_ring_reader *reader = calloc(1, sizeof *reader);
-
     if (reader == NULL) return NULL;
     reader->ring = ring;
     reader->head = reader->next = reader->head_fenced = rp_load_acquire(&ring->head);
@@ -297,7 +299,6 @@ void rp_ring_reader_close(rp_ring_reader *reader) {
 /* Wake it even if it seems awake: a producer that found the ring full may be about to sleep without another check. */
 static void ring_waiting_producer(rp_ring_reader *reader) {
     rp_ring *ring = reader->ring;
-
     if (rp_load_acquire32(&ring->producer_waiting) == 0) return;
     if (rp_load_acquire(&ring->tail) - reader->head > ring->capacity / 2) return;
     if (rp_exchange32(&ring->producer_waiting, 0) == 1) rp_worker_wake(ring->producer, 1);
@@ -321,7 +322,6 @@ static rp_status found_empty(rp_ring_reader *reader) {
 /* Add one part to the message under assembly. RP_OK: it is complete; RP_INCOMPLETE: continue with the next part. */
 static rp_status take_part(rp_ring_reader *reader, const message_header *header, const uint8_t *payload) {
     uint32_t size = header->size;
-
     if (header->part == PART_FIRST) {
         uint64_t total;
         drop_large(reader); /* of a producer that did not live to finish it */
@@ -372,7 +372,6 @@ rp_status rp_ring_read(rp_ring_reader *reader, const uint8_t **data, uint32_t *s
 
 const uint8_t *rp_ring_peek(const rp_ring_reader *reader, uint32_t *size, uint16_t *type) {
     message_header header;
-
     if (rp_ring_is_empty(reader) || reader->large_held) return NULL;
     const uint8_t *at = message_at(reader->ring, reader->head);
     memcpy(&header, at, sizeof header);

@@ -6,6 +6,7 @@ import os
 import random
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import attrs
 import pytest
@@ -16,7 +17,7 @@ from rocketpy.errors import LocalProtocolError
 from rocketpy.native.core import ffi, lib
 from rocketpy.reactor.outbox import Outbox
 from rocketpy.reactor.ring import MESSAGE_MAX, Ring, RingReader, RingWriter, WorkerBlock
-from tests.support.shared_memory import remove_ring, remove_worker, worker_block
+from tests.support.shared_memory import PAGE, remove_ring, remove_worker, worker_block
 from tests.support.waiting import is_readable
 
 CAPACITY = 65536
@@ -92,10 +93,9 @@ def test_a_record_that_no_ring_takes_is_an_error_of_that_record() -> None:
     assert found == (4, b"last")
 
 
-@pytest.fixture
-def pair() -> Iterator[Pair]:
+def made_pair(capacity: int) -> Iterator[Pair]:
     producer, consumer = worker_block(0), worker_block(1)
-    ring = lib.rp_ring_create(CAPACITY, producer, consumer)
+    ring = lib.rp_ring_create(capacity, producer, consumer)
     assert ring != ffi.NULL
     made = Pair(producer, consumer, ring, lib.rp_ring_writer_open(ring), lib.rp_ring_reader_open(ring))
     yield made
@@ -104,6 +104,23 @@ def pair() -> Iterator[Pair]:
     remove_ring(ring)
     remove_worker(producer)
     remove_worker(consumer)
+
+
+def resident_bytes(ring: object) -> int:
+    """The bytes of a ring that memory holds."""
+    start = f"{int(ffi.cast('uintptr_t', ring)):x}-"
+    lines = Path("/proc/self/smaps").read_text().partition(f"\n{start}")[2].splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("Rss:")) * 1024
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    yield from made_pair(CAPACITY)
+
+
+@pytest.fixture
+def large_pair() -> Iterator[Pair]:
+    yield from made_pair(1 << 20)
 
 
 @pytest.mark.parametrize("capacity", [0, 4096, 65535, 65536 + 8, 2**31])
@@ -173,6 +190,33 @@ def test_full_takes_nothing_and_rings_the_producer_when_half_is_free(pair: Pair)
         last = record
     assert last == (1, b"again")
     assert not pair.doorbell_rung(pair.producer)
+
+
+def test_a_ring_that_is_emptied_after_each_batch_uses_few_pages(large_pair: Pair) -> None:
+    """Fault: A ring whose consumer keeps up comes to hold its whole capacity in memory, little by little."""
+    pair, rng = large_pair, random.Random(7)
+    for number in range(3000):  # 6 MB
+        batch = [(kind, rng.randbytes(rng.randrange(8, 2000))) for kind in range(1, 1 + number % 5)]
+        for kind, payload in batch:
+            assert pair.write(payload, kind) == lib.RP_OK
+        lib.rp_ring_wake(pair.writer)
+        assert [pair.read() for _ in batch] == batch
+    assert resident_bytes(pair.ring) < 3 * PAGE + CAPACITY // 2 + 4 * 2008
+
+
+def test_a_batch_behind_unread_records_does_not_begin_at_the_start(large_pair: Pair) -> None:
+    """Fault: The start of the data is written again while the consumer still reads a record of the batch before."""
+    pair, rng = large_pair, random.Random(8)
+    waiting: list[tuple[int, bytes]] = []
+    for kind in range(1, 5000):
+        payload = rng.randbytes(rng.randrange(8, 4000))
+        while pair.write(payload, kind) == lib.RP_FULL:
+            assert pair.read() == waiting.pop(0)
+        waiting.append((kind, payload))
+        lib.rp_ring_wake(pair.writer)
+        if rng.randrange(3):
+            assert pair.read() == waiting.pop(0)
+    assert [pair.read() for _ in waiting] == waiting
 
 
 def test_small_records_wrap_around_in_one_piece(pair: Pair) -> None:
