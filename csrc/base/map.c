@@ -123,9 +123,10 @@ void rp_number_set_destroy(rp_number_set *set) {
     *set = (rp_number_set){0};
 }
 
+/* Numbers that follow one another are neighbours, 32 at a time: a few of them use few pages of a large table. */
 static uint32_t home_of(const rp_number_set *set, uint64_t number) {
-    uint64_t hash = number * 0x9E3779B97F4A7C15ull;
-    return (uint32_t)(hash ^ hash >> 32) & set->mask;
+    uint64_t hash = (number >> 5) * 0x9E3779B97F4A7C15ull;
+    return (uint32_t)((hash ^ hash >> 32) << 5 | (number & 31)) & set->mask;
 }
 
 /* The slot that holds the number, or the free one where it belongs. */

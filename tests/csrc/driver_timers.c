@@ -59,6 +59,23 @@ static void check_set(void) {
     rp_number_set_destroy(&set);
 }
 
+/* A broker that has had few timers keeps few pages of the table in memory. */
+static void check_set_of_few(void) {
+    enum { FEW = 200, SLOTS_OF_PAGE = 4096 / sizeof(uint64_t) };
+    rp_number_set set;
+    uint32_t pages = 0;
+    CHECK(rp_number_set_init(&set, 1 << 16) == RP_OK);
+    for (uint32_t number = 1000; number < 1000 + FEW; number++) rp_number_set_add(&set, number);
+    for (uint32_t page = 0; page <= set.mask / SLOTS_OF_PAGE; page++)
+        for (uint32_t at = page * SLOTS_OF_PAGE; at < (page + 1) * SLOTS_OF_PAGE; at++)
+            if (set.slots[at]) {
+                pages++;
+                break;
+            }
+    CHECK(pages <= FEW / 32 + 2);
+    rp_number_set_destroy(&set);
+}
+
 static rp_timer_marks *open_marks(void) {
     rp_timer_marks *marks = rp_timer_marks_open(path_of("delivered"), &control);
     CHECK(marks != NULL);
@@ -254,6 +271,7 @@ int main(void) {
     CHECK(mkdtemp(directory) != NULL);
     check_heap();
     check_set();
+    check_set_of_few();
     check_bits();
     check_cut();
     check_journal();
