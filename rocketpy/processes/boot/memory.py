@@ -19,6 +19,8 @@ Each step is measured by what it costs to leave it out. One that gains less than
     simple workers are forked from C            reactor/worker_spec.py           memory +6 %
     no large block lies in the heap             share_memory                     memory +4 %
     nor does one while modules are imported     cli/main.py                      memory +3 % (*)
+    an empty ring begins at its start again     csrc/ipc/ring.c                  memory +4 % (*)
+    numbers of timers lie side by side          csrc/base/map.c                  memory +2 % (*)
     what was imported is frozen                 share_memory                     memory +36 %
     pages of libraries are dropped              share_memory                     memory +4 % (CPU -4 %)
     a guardian imports for its process trees    member.py                        memory of a member +7 %
