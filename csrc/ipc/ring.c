@@ -344,7 +344,6 @@ static rp_status take_part(rp_ring_reader *reader, const message_header *header,
 rp_status rp_ring_read(rp_ring_reader *reader, const uint8_t **data, uint32_t *size, uint16_t *type) {
     while (!reader->large_held) {
         message_header header;
-
         if (reader->head == reader->tail_seen) {
             reader->tail_seen = rp_load_acquire(&reader->ring->tail);
             if (reader->head == reader->tail_seen) return found_empty(reader);

@@ -279,7 +279,8 @@ void rp_timer_end_index_close(rp_timer_end_index *index) {
 }
 
 static uint64_t *chain_of(const rp_timer_end_index *index, uint64_t number) {
-    return &index->latest[number * index->seed >> (64 - BITS)];
+    uint64_t hash = (number >> 5) * index->seed >> (64 - BITS + 5); /* neighbours as in rp_number_set (map.c) */
+    return &index->latest[hash << 5 | (number & 31)];
 }
 
 void rp_timer_end_index_follow(rp_timer_end_index *index, uint64_t journal_end) {
