@@ -26,13 +26,18 @@ OF_SESSION = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "FATAL
 
 
 def fill(broker: Broker, topic: str, queues: int, body: int, messages: int) -> None:
-    """Send so many messages to the queues in turn."""
+    """Send so many messages to the queues in turn.
+
+    Raises:
+        AssertionError: the broker has refused some.
+    """
     broker.create_topic(topic, queues)
     workload = Workload(Mode.SEND, 16, 16, body, requests_max=messages)
     with Load(workload, host=HOST, port=broker.port, topic=topic, queues=queues) as load:
         load.run(SENT_S)
     with broker.control() as control:
-        control.wait_for_offsets(topic, queues, messages)
+        stored = sum(control.wait_for_offsets(topic, queues, messages))
+    assert stored == messages, f"{messages - stored} of {messages} messages were refused: the machine is too busy"
 
 
 @contextmanager
