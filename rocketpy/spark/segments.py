@@ -200,6 +200,8 @@ class Boundaries:
                 if exact >= end:
                     break
                 if exact == near:  # the log ends before it, or is damaged, or has a longer record
+                    if segment.is_last and _is_blank(image, place - segment.start):
+                        break  # a gigabyte of zeros may follow, which would be searched for nothing
                     searched = near
                 else:
                     places.append(exact)
@@ -237,6 +239,11 @@ class Boundaries:
             hints = (first_place_from(files, place) for files in self._queues)
             return sorted(hint for hint in hints if hint is not None and hint < segment.end)
         return []
+
+
+def _is_blank(image: mmap.mmap | bytes, position: int) -> bool:
+    """Return True if a page of the image has only zeros from `position` on."""
+    return not any(image[position : position + mmap.PAGESIZE])
 
 
 def _by_walk(segment: Segment, image: mmap.mmap | bytes, known: int, place: int) -> int:
