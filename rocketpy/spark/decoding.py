@@ -11,7 +11,7 @@ from rocketpy.message.compression import INFLATED_SIZE_MAX
 from .columns import ddl_of, parse_columns
 from .decoder import Decoder
 from .options import boolean, one_of, option, size, text, whole
-from .scan import Checks, Selection
+from .scan import BATCH_BYTES, BATCH_ROWS, Checks, Selection
 
 ROWS_MAX = 1 << 16
 
@@ -26,8 +26,8 @@ class DecodingOptions:
     transactional: str = option(
         "includeTransactional", one_of("committed", "all"), "committed", "all: with half and rolled back messages"
     )
-    rows_max: int = option("maxRecordsPerBatch", whole(1, ROWS_MAX), 4096, "rows of an Arrow batch")
-    bytes_max: int = option("maxBytesPerBatch", size(1, 1 << 30), 1 << 20, "about this many bytes in an Arrow batch")
+    rows_max: int = option("maxRecordsPerBatch", whole(1, ROWS_MAX), BATCH_ROWS, "rows of an Arrow batch")
+    bytes_max: int = option("maxBytesPerBatch", size(1, 1 << 30), BATCH_BYTES, "bytes of an Arrow batch, about")
     message_size_max: int = option(
         "maxMessageSize", size(1024, 1 << 30), INFLATED_SIZE_MAX, "a record that says it is larger is damaged"
     )
