@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 WORKERS = (1, 2, 4)
-WARM_UP = 3  # turns for each executor: it compiles for itself, and gets a part of the rows of a turn
 BEGINS_S = 240.0
 CPU_BAR = 1.25
 
@@ -35,7 +34,8 @@ def ask_cluster(inputs: Inputs) -> Iterator[Line]:
             try:
                 work = partial(frame_rows, spark, "rocketmq_store", rows, path=path, columns="min", splitBytes="64m")
                 roots = [jvm_of(spark), *(process.pid for process in cluster.workers.values())]
-                found[workers] = in_turns({"scan": work}, roots, inputs.repeat, WARM_UP * workers)["scan"]
+                # Each executor compiles for itself, and gets a part of the rows of a turn.
+                found[workers] = in_turns({"scan": work}, roots, inputs.repeat, inputs.warm_up * workers)["scan"]
             finally:
                 spark.stop()
     yield from _lines(found)

@@ -65,7 +65,7 @@ class Turn:
 
 
 def in_turns(
-    works: Mapping[str, Callable[[], int]], roots: list[int], repeat: int, warm_up: int = 1
+    works: Mapping[str, Callable[[], int]], roots: list[int], repeat: int, warm_up: int
 ) -> dict[str, list[Turn]]:
     """Do each work, which returns rows, `warm_up` times and then `repeat` times, one after the other.
 
@@ -94,12 +94,14 @@ class Inputs:
 
     Attributes:
         messages: of 1 KiB in a store or topic; there are four times as many of 100 B.
+        warm_up: turns before those that count: in the first ones the JVM's compilers take as much time as the work.
         windows: number and seconds of the measurements of a steady stream, after `warm_up_s`.
     """
 
     directory: Path
     messages: int
     repeat: int
+    warm_up: int = 4
     windows: tuple[int, float] = (5, 12.0)
     warm_up_s: float = 20.0
     _open: ExitStack = attrs.field(init=False, factory=ExitStack)

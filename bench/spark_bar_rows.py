@@ -54,7 +54,7 @@ def ask_scan(inputs: Inputs) -> Iterator[Line]:
             return counted(spark.read.parquet(files).select(*names), rows)
 
         of_store = partial(frame_rows, spark, "rocketmq_store", rows, path=path, columns=columns, splitBytes=SPLIT)
-        turns = in_turns({"store": of_store, "parquet": of_parquet}, [inputs.jvm], inputs.repeat)
+        turns = in_turns({"store": of_store, "parquet": of_parquet}, [inputs.jvm], inputs.repeat, inputs.warm_up)
         yield Line("scan", f"{columns}, time of Parquet", "x", ratios(turns["store"], turns["parquet"]), bar, True)
         for name, found in turns.items():
             yield from speeds("scan", f"{columns}, {name}", found)
@@ -66,7 +66,7 @@ def ask_small(inputs: Inputs) -> Iterator[Line]:
     path, rows = str(inputs.store(size)), inputs.rows(size)
     for columns, bar in SMALL_BARS.items():
         work = partial(frame_rows, spark, "rocketmq_store", rows, path=path, columns=columns, splitBytes=SPLIT)
-        turns = in_turns({"store": work}, [inputs.jvm], inputs.repeat)["store"]
+        turns = in_turns({"store": work}, [inputs.jvm], inputs.repeat, inputs.warm_up)["store"]
         yield from speeds("small", f"100 B, {columns}", turns, bar)
 
 
@@ -79,7 +79,7 @@ def ask_archive(inputs: Inputs) -> Iterator[Line]:
         return sum(manifest.rows for manifest in archive(inputs.spark, path, target, broker="broker-a"))
 
     works = {size: partial(work, inputs.store(size)) for size in SIZES}
-    turns = in_turns(works, [inputs.jvm], inputs.repeat)
+    turns = in_turns(works, [inputs.jvm], inputs.repeat, inputs.warm_up)
     gigabytes = inputs.log_bytes("1 KiB") / 1e9
     yield Line("archive", "1 KiB, log", "GB/s", tuple(gigabytes / turn.seconds for turn in turns["1 KiB"]), 1.5)
     yield from speeds("archive", "1 KiB", turns["1 KiB"])
@@ -98,7 +98,7 @@ def ask_broker(inputs: Inputs) -> Iterator[Line]:
             "broker": partial(frame_rows, spark, "rocketmq", rows, columns=columns, **pulled),
             "its store": partial(frame_rows, spark, "rocketmq_store", rows, columns=columns, **scanned),
         }
-        turns = in_turns(works, [inputs.jvm], inputs.repeat)
+        turns = in_turns(works, [inputs.jvm], inputs.repeat, inputs.warm_up)
         ratio = ratios(turns["its store"], turns["broker"])
         yield Line("broker", f"{columns}, speed of the store scan", "x", ratio, 0.8)
         for name, found in turns.items():
@@ -121,7 +121,7 @@ def ask_sink(inputs: Inputs) -> Iterator[Line]:
     awaited = min(AWAITED, count)
     works: dict[str, Callable[[], int]] = {"sink": sink}
     works["awaited sends"] = partial(trio.run, send_awaited, name_server, topic, awaited)
-    turns = in_turns(works, [inputs.jvm], inputs.repeat)
+    turns = in_turns(works, [inputs.jvm], inputs.repeat, inputs.warm_up)
     alone = turns["awaited sends"]
     yield from speeds("sink", "sink", turns["sink"], 100e3)
     yield Line("sink", "awaited sends", "rows/s", tuple(turn.rows_per_s for turn in alone))

@@ -34,9 +34,10 @@ def cells(line: Line) -> tuple[str, ...]:
 def page(lines: list[Line], inputs: Inputs, load_average: float, seconds: float) -> str:
     names = {line.row for line in lines}
     about = (
-        f"{inputs.messages:,} messages of 1 KiB, four times as many of 100 B; {inputs.repeat} turns after warming "
-        "up. JVM, Python workers and broker share the cores. CPU: JVM, workers and executors, without broker and load "
-        f"generator. Load average before the run: {load_average:.1f}; it took {seconds:.0f} s."
+        f"{inputs.messages:,} messages of 1 KiB, four times as many of 100 B; {inputs.repeat} turns after "
+        f"{inputs.warm_up} that do not count. JVM, Python workers and broker share the cores. CPU: JVM, workers and "
+        "executors, without broker and load generator. Load average before the run: "
+        f"{load_average:.1f}; it took {seconds:.0f} s."
     )
     asked = "\n".join(f"- **{name}**: {(ROWS[name].__doc__ or '').splitlines()[0]}" for name in ROWS if name in names)
     return f"""{report.page_head("Spark's bars", "bench.spark_bars")}
@@ -67,7 +68,7 @@ def main(
     with work_directory("spark-bars") as directory:
         inputs = Inputs(directory, messages, repeat)
         if quick:
-            inputs = Inputs(directory, 20_000, 1, windows=(1, 5.0), warm_up_s=5.0)
+            inputs = Inputs(directory, 20_000, 1, warm_up=1, windows=(1, 5.0), warm_up_s=5.0)
         with inputs:
             for name, ask in ROWS.items():
                 if only and name not in only:
