@@ -145,22 +145,27 @@ def running_cluster(directory: Path) -> Iterator[Cluster]:
         text = cluster.kustomization.read_text()
         assert ADMINISTERED in text
         cluster.kustomization.write_text(text.replace(ADMINISTERED, ADMINISTERED.replace("# ", "")) + LESS)
-        _provide_images(cluster, directory)
+        provide_pause(node, directory)
+        with built_image():
+            _provide_image(node, IMAGE, cluster.image, directory)
         _provide_etcd(cluster)
         _provide_volumes(cluster)
         yield cluster
 
 
-def _provide_images(cluster: Cluster, directory: Path) -> None:
+def provide_pause(node: Node, directory: Path) -> None:
+    """Give a node the image of the container that every pod has."""
     container = buildah("from", "scratch")
     buildah("copy", container, PROGRAMS / "pause", "/pause")
     buildah("config", "--entrypoint", '["/pause"]', container)
     buildah("commit", "--rm", container, PAUSE)
+    _provide_image(node, PAUSE, PAUSE, directory)
+
+
+def _provide_image(node: Node, ours: str, name: str, directory: Path) -> None:
     archive = directory / "image.tar"
-    with built_image():
-        for ours, name in ((PAUSE, PAUSE), (IMAGE, cluster.image)):
-            buildah("push", ours, f"docker-archive:{archive}:{name}")
-            cluster.node.import_image(archive)
+    buildah("push", ours, f"docker-archive:{archive}:{name}")
+    node.import_image(archive)
 
 
 def _provide_etcd(cluster: Cluster) -> None:

@@ -3,6 +3,8 @@
 root        the Debian of programs.py; what is written lies in /node, a directory of the test, or in memory
 network     the bridge cni0; its address is the node's, and pods get theirs from its range. Nothing leads outside
 cgroups     of version 1, below those of the test; the kubelet's are removed at the end
+end         process 1 is killed and waited for: the kernel ends all others of its namespace before it, and mounts and
+            network go with the last one. A test that is killed takes the node with it, but leaves its cgroups
 names       CoreDNS runs as a process of the node, at its address; all else is as kubeadm sets it up
 """
 
@@ -13,6 +15,7 @@ import json
 import os
 import secrets
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +25,7 @@ import yaml
 
 from tests.support.waiting import wait_until
 
-from .programs import NODE_ROOT, PROGRAMS
+from .programs import NODE_ROOT, PROGRAMS, cgroups
 
 NAME = "node-1"
 ADDRESS = "10.244.0.1"
@@ -32,7 +35,7 @@ SERVICES = "10.96.0.0/16"
 ETCD_PORT, BROKERS_ETCD_PORT = 2381, 2379
 PAUSE = "localhost/pause:1"
 READY_S = 180.0
-CGROUPS = Path("/sys/fs/cgroup")
+END_S = 60.0
 # The kubelet sets them for the whole machine, and stops if it cannot.
 CHANGED_SETTINGS = (
     "kernel/keys/root_maxbytes",
@@ -140,25 +143,13 @@ COREFILE = """
 """
 
 
-def is_possible() -> bool:
-    """Return True if this machine has cgroups of version 1 with what the kubelet needs."""
-    return {"cpu", "cpuacct", "cpuset", "memory"} <= {name for names in _controllers() for name in names.split(",")}
-
-
-def _controllers() -> dict[str, str]:
-    """Return the paths of this process in the hierarchies of cgroups of version 1, by their controllers."""
-    lines = (line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines())
-    return {names: path for _, names, path in lines if names and not names.startswith("name=")}
-
-
 @attrs.define(eq=False)
 class Node:
     """A running one."""
 
     directory: Path  # /node inside
-    outer: subprocess.Popen[bytes]
     pid: int  # of its process 1, outside
-    processes: dict[str, subprocess.Popen[bytes]] = attrs.field(init=False, factory=dict)
+    processes: dict[str, subprocess.Popen[bytes]]
 
     def inside(self, *words: object) -> list[str]:
         """Return a command that runs inside."""
@@ -168,7 +159,9 @@ class Node:
 
     def run(self, *words: object) -> str:
         """Run a command inside. Returns: its output."""
-        done = subprocess.run(self.inside(*words), capture_output=True, text=True, check=False, timeout=READY_S)
+        # Limited inside: `nsenter` has to stay until its child has ended, which nobody else waits for.
+        limited = self.inside("timeout", "--signal=KILL", READY_S, *words)
+        done = subprocess.run(limited, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}"
         return done.stdout
 
@@ -176,6 +169,18 @@ class Node:
         """Start a program inside, whose log is NAME.log; it ends with the node."""
         with (self.directory / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(self.inside(*words), stdout=log, stderr=log)
+
+    @contextlib.contextmanager
+    def paused(self, name: str) -> Iterator[None]:
+        """Stop a program that was started by `start`, and let it go on after the block."""
+        process = self.processes[name]
+        (program,) = _children(process)
+        os.kill(program, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in (program, process.pid):  # `nsenter` stops and goes on with its child
+                os.kill(pid, signal.SIGCONT)
 
     def check(self) -> None:
         """Raises AssertionError: a program has ended; with the end of its log."""
@@ -200,34 +205,47 @@ class Node:
 
 @contextlib.contextmanager
 def running_node(directory: Path) -> Iterator[Node]:
-    """Start a node; all of its processes and containers end with the block."""
+    """Start a node; nothing of it is left after the block but the files in its directory."""
     directory.mkdir()
     _write_files(directory)
-    words = ["unshare", "--fork", "--pid", "--mount", "--uts", "--ipc", "--net", "--cgroup", "--mount-proc"]
-    words += ["--kill-child", "sh", "-c", BOOT, "sh", *map(str, (NODE_ROOT, PROGRAMS, directory, NETWORK, NAME))]
-    with _same_settings(), _no_cgroups_left():
-        with (directory / "boot.log").open("wb") as log:
-            outer = subprocess.Popen(words, stdout=log, stderr=log)
-        try:
-            node = Node(directory, outer, _first_process(outer, directory / "boot.log"))
-            _start_control_plane(node)
-            _start_node(node)
-            yield node
-        finally:
-            outer.kill()  # --kill-child: process 1 ends with it, and with it all others
-            outer.wait()
+    with _same_settings(), _no_cgroups_left(), _booted(directory) as node:
+        _start_control_plane(node)
+        _start_node(node)
+        yield node
+
+
+@contextlib.contextmanager
+def _booted(directory: Path) -> Iterator[Node]:
+    """Start process 1 of a node; it and all others of the node have ended after the block."""
+    words = ["setpriv", "--pdeathsig", "KILL", "unshare", "--kill-child", "--fork", "--pid", "--mount", "--mount-proc"]
+    words += ["--uts", "--ipc", "--net", "--cgroup", "sh", "-c", BOOT, "sh"]
+    with (directory / "boot.log").open("wb") as log:
+        outer = subprocess.Popen([*words, NODE_ROOT, PROGRAMS, directory, NETWORK, NAME], stdout=log, stderr=log)
+    processes: dict[str, subprocess.Popen[bytes]] = {}
+    try:
+        yield Node(directory, _first_process(outer, directory / "boot.log"), processes)
+    finally:
+        if outer.poll() is None:
+            # Not `unshare` while it has a child: without it nobody would wait for process 1.
+            for pid in _children(outer) or [outer.pid]:
+                os.kill(pid, signal.SIGKILL)
+        for process in (outer, *processes.values()):
+            process.wait(END_S)
+
+
+def _children(process: subprocess.Popen[bytes]) -> list[int]:
+    return [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
 
 
 def _first_process(outer: subprocess.Popen[bytes], log: Path) -> int:
     """Return the pid of process 1 of the node, as soon as it is tini."""
-    children = Path(f"/proc/{outer.pid}/task/{outer.pid}/children")
 
     def has_booted() -> bool:
         assert outer.poll() is None, log.read_text()
-        return any(Path(f"/proc/{pid}/comm").read_text() == "tini\n" for pid in children.read_text().split())
+        return any(Path(f"/proc/{pid}/comm").read_text() == "tini\n" for pid in _children(outer))
 
     wait_until(has_booted, "the first process of the node", pause_s=0.05)
-    return int(children.read_text().split()[0])
+    return _children(outer)[0]
 
 
 def _write_files(directory: Path) -> None:
@@ -342,9 +360,7 @@ def _same_settings() -> Iterator[None]:
 @contextlib.contextmanager
 def _no_cgroups_left() -> Iterator[None]:
     """Remove the cgroups of the pods, which outlive their processes."""
-    places = [
-        CGROUPS / names.removeprefix("name=") / path.strip("/") / "kubepods" for names, path in _controllers().items()
-    ]
+    places = [place / "kubepods" for place in cgroups().values()]
     try:
         yield
     finally:

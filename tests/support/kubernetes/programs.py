@@ -25,7 +25,8 @@ SUITE = "trixie"
 NODE_ROOT = BUILD / SUITE
 PACKAGES = "containerd,containernetworking-plugins,etcd-server,iproute2,mount,nftables,procps,runc,tini,util-linux"
 COMMANDS = ("kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubectl", "kubelet")
-NEEDED = (*TOOLS, "cc", "go", "nsenter", "openssl", "unshare")
+NEEDED = (*TOOLS, "cc", "go", "nsenter", "openssl", "setpriv", "unshare")
+CONTROLLERS = {"cpu", "cpuacct", "cpuset", "memory"}  # that the kubelet needs
 # CoreDNS with the plugins of a cluster's name server alone: all of them would bring the clients of three clouds.
 COREDNS_MAIN = """package main
 
@@ -44,7 +45,16 @@ COREDNS_MODULE = f"module programs\n\ngo 1.25.0\n\nrequire github.com/coredns/co
 
 def missing() -> list[str]:
     """Return what this machine lacks."""
-    return [tool for tool in NEEDED if not shutil.which(tool)] + ["root"] * (os.geteuid() != 0)
+    lacks = [tool for tool in NEEDED if not shutil.which(tool)] + ["root"] * (os.geteuid() != 0)
+    controllers = {name for names in cgroups() for name in names.split(",")}
+    return lacks + ["cgroups of version 1"] * (not controllers >= CONTROLLERS)
+
+
+def cgroups() -> dict[str, Path]:
+    """Return the directories of this process in cgroups of version 1, by controllers or name of the hierarchy."""
+    lines = (line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines())
+    found = {names.removeprefix("name="): path.strip("/") for _, names, path in lines if names}
+    return {names: Path("/sys/fs/cgroup", names, path) for names, path in found.items()}
 
 
 def kubernetes_module(text: str) -> str:
