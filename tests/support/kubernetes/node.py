@@ -34,7 +34,7 @@ PODS = {"rangeStart": "10.244.1.1", "rangeEnd": "10.244.1.254"}
 SERVICES = "10.96.0.0/16"
 ETCD_PORT, BROKERS_ETCD_PORT = 2381, 2379
 PAUSE = "localhost/pause:1"
-READY_S = 180.0
+READY_S = 300.0
 END_S = 60.0
 # The kubelet sets them for the whole machine, and stops if it cannot.
 CHANGED_SETTINGS = (
