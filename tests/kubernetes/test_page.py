@@ -102,10 +102,13 @@ def test_a_master_is_killed(cluster: Cluster) -> None:
     (container,) = before["status"]["containerStatuses"]
     with sending(cluster, "Killed") as sent:
         time.sleep(3)
+        # The next pod waits: it could be back before the lease of the killed one has ended, and be elected again.
+        cluster.kubectl("cordon", node.NAME)
         identity = container["containerID"].removeprefix("containerd://")
         cluster.node.run("ctr", "--namespace", "k8s.io", "tasks", "kill", "--all", "--signal", "SIGKILL", identity)
         cluster.kubectl("-n", NAMESPACE, "delete", "pod", name, "--grace-period=0", "--force")
         wait_until(lambda: cluster.master("broker-a") not in ("", name), "another master", BACK_S, pause_s=0.5)
+        cluster.kubectl("uncordon", node.NAME)
         wait_until(lambda: pod(cluster, name)["metadata"]["uid"] != before["metadata"]["uid"], "a new pod", BACK_S)
         wait_until(lambda: is_ready(cluster, name), "the pod", BACK_S, pause_s=0.5)
         cluster.wait_in_sync("broker-a")

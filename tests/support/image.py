@@ -145,15 +145,20 @@ class Crun:
         return [*CRUN, "kill", name, signal]
 
 
-@contextlib.contextmanager
-def built_image() -> Iterator[Image]:
-    """Build the image of this tree and unpack it; layers that have not changed are taken from build/."""
+def build_image() -> None:
+    """Build the image of this tree; layers that have not changed are taken from build/."""
     make_base()
     volumes = [f"--volume={path}:{path}:ro" for path in OURS if Path(path).exists()]
     options = ("--isolation", "chroot", "--network", "host", "--format", "docker", "--layers", *volumes)
     file = "deploy/docker/Dockerfile"
     options += ("--build-arg", f"BASE={BASE}", "--ignorefile", f"{file}.dockerignore", "--file", file)
     buildah("build", *options, "--tag", IMAGE, ".")
+
+
+@contextlib.contextmanager
+def built_image() -> Iterator[Image]:
+    """Build the image of this tree and unpack it."""
+    build_image()
     config = json.loads(buildah("inspect", "--type", "image", IMAGE))["Docker"]["config"]
     size = buildah("images", "--format", "{{.Size}}", IMAGE)
     container = buildah("from", IMAGE)

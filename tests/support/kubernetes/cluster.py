@@ -19,7 +19,7 @@ import attrs
 import yaml
 
 from tests.support.doc_examples import Page
-from tests.support.image import IMAGE, buildah, built_image
+from tests.support.image import IMAGE, build_image, buildah
 from tests.support.rules import ROOT
 from tests.support.waiting import wait_until
 
@@ -131,6 +131,7 @@ class Cluster:
 @contextlib.contextmanager
 def running_cluster(directory: Path) -> Iterator[Cluster]:
     """Start a node, give it what the page takes for granted, and copy the manifests."""
+    build_image()
     with running_node(directory / "node") as node:
         commands = directory / "bin"
         commands.mkdir()
@@ -146,8 +147,7 @@ def running_cluster(directory: Path) -> Iterator[Cluster]:
         assert ADMINISTERED in text
         cluster.kustomization.write_text(text.replace(ADMINISTERED, ADMINISTERED.replace("# ", "")) + LESS)
         provide_pause(node, directory)
-        with built_image():
-            _provide_image(node, IMAGE, cluster.image, directory)
+        _provide_image(node, IMAGE, cluster.image, directory)
         _provide_etcd(cluster)
         _provide_volumes(cluster)
         yield cluster
