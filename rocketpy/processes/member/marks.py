@@ -7,7 +7,6 @@ A broker without failover loads this module as well, and no other one of this pa
 from __future__ import annotations
 
 import mmap
-import struct
 
 INCARNATION_FILE = "incarnation"
 EPOCH_FILE = "epochFileCheckpoint"
@@ -15,9 +14,7 @@ EXIT_OTHER_EPOCH = 75  # of a process tree: it cannot serve the epoch that is wa
 
 SLAVE, MASTER = 1, 2  # values of the role
 _TOLD, _REPLACED, _ROLE, _OPENED = range(4)  # places of the bytes
-_TIME = struct.Struct("=d")
-_SUPERVISOR_AT, _COORDINATOR_AT = 8, 16  # places of the times
-_MANAGER_AT, _GUARDIAN_AT = 224, 232
+_SUPERVISOR_AT, _COORDINATOR_AT, _MANAGER_AT, _GUARDIAN_AT = 1, 2, 28, 29  # places of the times, in units of 8 bytes
 _FAULT_AT, FAULT_BYTES_MAX = 24, 200  # a text that ends with a zero
 
 
@@ -30,42 +27,44 @@ class TreeMarks:
 
     def __init__(self) -> None:
         self._bytes = mmap.mmap(-1, mmap.PAGESIZE)
+        # Written in one store each: `struct.pack_into` clears its bytes first, and a reader would see 0.
+        self._times = memoryview(self._bytes).cast("d")
 
     @property
     def supervisor_turned_s(self) -> float:
         """The last turn of the supervisor, which writes it, of the process tree that runs."""
-        return float(_TIME.unpack_from(self._bytes, _SUPERVISOR_AT)[0])
+        return float(self._times[_SUPERVISOR_AT])
 
     @supervisor_turned_s.setter
     def supervisor_turned_s(self, now_s: float) -> None:
-        _TIME.pack_into(self._bytes, _SUPERVISOR_AT, now_s)
+        self._times[_SUPERVISOR_AT] = now_s
 
     @property
     def coordinator_turned_s(self) -> float:
         """The last turn of the coordinator, which writes it; the guardian forgets that of the one before."""
-        return float(_TIME.unpack_from(self._bytes, _COORDINATOR_AT)[0])
+        return float(self._times[_COORDINATOR_AT])
 
     @coordinator_turned_s.setter
     def coordinator_turned_s(self, now_s: float) -> None:
-        _TIME.pack_into(self._bytes, _COORDINATOR_AT, now_s)
+        self._times[_COORDINATOR_AT] = now_s
 
     @property
     def guardian_turned_s(self) -> float:
         """The last turn of the guardian, which writes it: it replaces the process tree when the role changes."""
-        return float(_TIME.unpack_from(self._bytes, _GUARDIAN_AT)[0])
+        return float(self._times[_GUARDIAN_AT])
 
     @guardian_turned_s.setter
     def guardian_turned_s(self, now_s: float) -> None:
-        _TIME.pack_into(self._bytes, _GUARDIAN_AT, now_s)
+        self._times[_GUARDIAN_AT] = now_s
 
     @property
     def manager_moved_s(self) -> float:
         """The last piece of the log in which a manager that is being started has looked for topics; it writes this."""
-        return float(_TIME.unpack_from(self._bytes, _MANAGER_AT)[0])
+        return float(self._times[_MANAGER_AT])
 
     @manager_moved_s.setter
     def manager_moved_s(self, now_s: float) -> None:
-        _TIME.pack_into(self._bytes, _MANAGER_AT, now_s)
+        self._times[_MANAGER_AT] = now_s
 
     @property
     def tree_fault(self) -> str:
