@@ -25,7 +25,7 @@ enum {
     TOTAL_SIZE = 8,
     CAPACITY_MIN = 65536,
     CAPACITY_MAX = RP_RING_MESSAGE_MAX,
-    BEGIN_AGAIN = CAPACITY_MIN / 2, /* bytes of data that an idle ring keeps in use */
+    KEPT_SIZE = CAPACITY_MIN / 2, /* bytes of data that an idle ring keeps in use */
     HEADER_PAGE = 4096
 };
 enum { PART_WHOLE = 0, PART_FIRST = 1, PART_NEXT = 2 };
@@ -155,11 +155,11 @@ void rp_ring_writer_close(rp_ring_writer *writer) {
 
 /* 1 if `span` bytes fit. If not, the consumer wakes the producer when half of the ring is free again, which is room for
  * any piece. The second check is after the fence: either it sees the consumer's new head, or the consumer sees that the
- * producer waits. */
+ * producer waits. Before a batch the tail of an empty ring becomes data[0]: readers load the tail before the origin. */
 static int has_room(rp_ring_writer *writer, uint64_t span) {
     rp_ring *ring = writer->ring;
     uint64_t used_max = ring->capacity - span;
-    if (writer->tail == writer->tail_woken && ((writer->tail - ring->origin) & ring->mask) >= BEGIN_AGAIN &&
+    if (writer->tail == writer->tail_woken && ((writer->tail - ring->origin) & ring->mask) >= KEPT_SIZE &&
         (writer->head_seen = rp_load_acquire(&ring->head)) == writer->tail)
         rp_store_release(&ring->origin, writer->tail);
     if (writer->tail - writer->head_seen <= used_max) return 1;
@@ -189,7 +189,6 @@ rp_status rp_ring_pump(rp_ring_writer *writer) {
         int first = writer->large_sent == 0;
         uint32_t prefix = first ? TOTAL_SIZE : 0;
         uint32_t rest = writer->large_size - writer->large_sent, piece = rest < piece_max ? rest : piece_max;
-
         if (!has_room(writer, message_span(prefix + piece))) return RP_FULL;
         uint8_t *payload = message_at(writer->ring, writer->tail) + MESSAGE_HEADER;
         uint64_t total = writer->large_size;

@@ -40,7 +40,8 @@ const rp_worker *rp_ring_consumer(const rp_ring *ring);
 rp_ring_writer *rp_ring_writer_open(rp_ring *ring);
 void rp_ring_writer_close(rp_ring_writer *writer);
 /* Room for a message of `size` bytes, to be built in place. NULL if the ring is full (it rings the producer's doorbell
- * when there is room again), or if the message is larger than a quarter of the ring (then use rp_ring_write). */
+ * when there is room again), or if the message is larger than a quarter of the ring (then use rp_ring_write). Commit it
+ * before any other call on this writer, which may move the ring's origin. */
 uint8_t *rp_ring_reserve(rp_ring_writer *writer, uint32_t size);
 /* Publish the message built at the last reserve, cut to `size`; does not wake: see rp_ring_wake. 8 <= size. */
 void rp_ring_commit(rp_ring_writer *writer, uint32_t size, uint16_t type);

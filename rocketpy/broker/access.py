@@ -138,7 +138,7 @@ class AccessControl:
 
     @property
     def version(self) -> int:
-        """It changes with the accounts: what was allowed before has to be checked again."""
+        """The version of the accounts; a request that was allowed under another one is checked again."""
         return self.published.version
 
     def check(self, request: RemotingCommand, host: str, *, is_counted: bool = False) -> None:

@@ -5,10 +5,9 @@ file and environment. Workers have other titles. Servers of another network are 
 The question is a small query, which the manager of a broker or the name server answers; a server that is not ready, or
 hangs, does not. Any answer will do, a refusal as well.
 
-A full server (connectionsMax, open files, addressConnectionsMax) closes the connection instead. It is alive: only a
-server that runs closes a connection that it has accepted; that of one that hangs stays open. A restart would end the
-connections of all its clients. The check does not see the workers behind a full selector: the supervisor replaces those
-that hang.
+A full server (connectionsMax, open files, addressConnectionsMax) closes the connection. It counts as alive: a server
+that hangs leaves an accepted connection open, and a restart would end the connections of all clients. The check does
+not see the workers behind a full selector; the supervisor replaces those that hang.
 
 It runs every few seconds, and imports neither the client nor the other checks.
 """
@@ -71,7 +70,7 @@ class Port:
 
 
 def examine_servers(programs: Programs, proc: Path = Path("/proc")) -> int:
-    """Print a line for each server that runs here. Returns: the exit status, 0 if there are some and all answer.
+    """Print a line for each server that runs here. Returns the exit status: 0 if some run, and each answers or is full.
 
     Args:
         programs: those that run servers.
@@ -104,7 +103,7 @@ def _report(port: Port) -> int:
 
 
 def ask(port: Port) -> bool:
-    """Ask a server, and wait for its answer. Returns: False: it has accepted the connection, and closes it.
+    """Ask a server. Returns True if it answers, False if it closes the connection.
 
     Raises:
         OSError, RocketError: it accepts no connection, is silent, or sends something else.
@@ -136,7 +135,7 @@ def _exchange(connection: socket.socket, question: RemotingCommand, due_s: float
         connection.settimeout(max(0.001, due_s - time.monotonic()))
         received = connection.recv(CHUNK_BYTES)
         if not received:
-            raise ConnectionResetError("it closes the connection")
+            raise ConnectionResetError
         cutter.feed(received)
 
 

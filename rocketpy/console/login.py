@@ -121,8 +121,8 @@ def _is_in(address: str, networks: Sequence[Network]) -> bool:
 
 
 def network_of(address: str) -> str:
-    """Return what failures are counted by: an IPv4 address, or the /64 of an IPv6 address, all of which one client may
-    have. A text that is no address is counted as it is."""
+    """Return the network whose failures are counted together: an IPv4 address, or the /64 of an IPv6 address, all of
+    which one client may have. A text that is no address is counted as it is."""
     plain = _plain_address(address)
     if plain is None:
         return address

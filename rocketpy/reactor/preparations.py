@@ -27,6 +27,16 @@ class Preparable(Waiting, Protocol):
 _J = TypeVar("_J", bound=Preparable)
 
 
+@attrs.frozen(eq=False)
+class FailedRest:
+    """The rest of a request whose preparation has failed: it raises the reason, in the turn of the request."""
+
+    reason: Exception
+
+    async def __call__(self) -> Response:
+        raise self.reason
+
+
 @attrs.define(eq=False)
 class Preparations:
     """Runs preparations, each in a task of the caller, and ends them."""
@@ -55,10 +65,10 @@ class Preparations:
             with scope:
                 return await preparation.prepare()
         except Exception as exc:
-            return _failing(exc)
+            return FailedRest(exc)
         finally:
             del self._scopes[connection]
-        return _failing(RequestRefused(ResponseCode.SYSTEM_ERROR, "the request could not be prepared in time"))
+        return FailedRest(RequestRefused(ResponseCode.SYSTEM_ERROR, "the request could not be prepared in time"))
 
     def cancel(self, connection: int) -> None:
         """End the preparation of this connection, if there is one."""
@@ -70,10 +80,3 @@ class Preparations:
         self._is_stopping = True
         for scope in self._scopes.values():
             scope.cancel()
-
-
-def _failing(exc: Exception) -> Rest:
-    async def fail() -> Response:
-        raise exc
-
-    return fail

@@ -38,7 +38,7 @@ from .crashed_request import REQUESTS
 from .detached import DetachedRequests
 from .pool_queue import PoolQueue
 from .pools import QUERY, PoolTable
-from .preparations import Preparations
+from .preparations import FailedRest, Preparations
 from .ring import RingReader, WorkerBlock
 from .worker_messages import (
     Origin,
@@ -92,10 +92,10 @@ class AccessGuard(Protocol):
 
     @property
     def version(self) -> int:
-        """It changes with the accounts: what was allowed before has to be checked again."""
+        """The version of the accounts; a request that was allowed under another one is checked again."""
 
     def check(self, request: RemotingCommand, host: str, *, is_counted: bool = False) -> None:
-        """Let a request pass. `is_counted`: the limits of its account have it. Raises RequestRefused."""
+        """Let a request pass. `is_counted`: an earlier check has charged its account. Raises RequestRefused."""
 
     def is_long(self, request: RemotingCommand) -> bool:
         """Return True if a check takes so long that it must not be done in the loop."""
@@ -126,7 +126,7 @@ class _Job:
     connection: _Connection
     received_ns: int
     size: int = 0  # bytes that it counts while it waits
-    checked_version: int | None = None  # of the accounts by which access control was asked; None: not yet
+    checked_version: int | None = None  # of the accounts, by which it was allowed; None: not checked
     rest: Rest | None = None  # what is left of it when it has been prepared
 
     @property
@@ -446,7 +446,7 @@ class RequestServer:
             queue.keep_turn(job.sender)  # those behind it that are too old as well do not wait for one turn each
             return None
         access = self.handlers.access
-        if access is not None and job.checked_version != access.version:
+        if access is not None and job.checked_version != access.version and not isinstance(job.rest, FailedRest):
             if not access.is_long(request):
                 self._check(access, job)
             elif queue.pool.tasks == 1 and request.code in self.handlers.processors:
@@ -465,12 +465,14 @@ class RequestServer:
         return None
 
     def _check(self, access: AccessGuard, job: _Job) -> None:
-        is_counted, job.checked_version = job.checked_version is not None, access.version
+        version, is_counted = access.version, job.checked_version is not None
         access.check(job.request, job.connection.channel.peer.host, is_counted=is_counted)
+        job.checked_version = version
 
     async def _check_long(self, access: AccessGuard, job: _Job) -> None:
-        is_counted, job.checked_version = job.checked_version is not None, access.version
+        version, is_counted = access.version, job.checked_version is not None
         await access.check_long(job.request, job.connection.channel.peer.host, is_counted=is_counted)
+        job.checked_version = version
 
     async def _checked(self, access: AccessGuard, job: _Job) -> Rest:
         """Check a long request outside of its pool; the rest is to serve it."""

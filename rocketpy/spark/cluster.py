@@ -1,7 +1,7 @@
 """Requests to name servers and brokers, for the planner in the driver and the tasks in the executors.
 
-One trio thread per process and set of credentials, and one connection to each broker, shared by all tasks that the
-process runs one after the other; beside it a task has connections of its own thread to pull by (fast_pulls.py).
+One trio thread per process and set of credentials, with one connection to each broker. The tasks of the process, which
+run one after the other, share it; they pull by further connections, in their own thread (fast_pulls.py).
 Connections are made by the first request: readers are pickled for executors.
 """
 

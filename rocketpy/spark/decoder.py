@@ -28,11 +28,11 @@ BATCH_BYTES_MAX = 1 << 30  # of one batch's bodies: Arrow's offsets have 32 bits
 
 @attrs.frozen
 class RowOrder:
-    """An order of the rows of a batch. Its columns are decoded first; the other ones are decoded in that order."""
+    """An order of rows. Its columns are decoded first, to compute the order; then all columns, in that order."""
 
     columns: tuple[str, ...]
-    of: Callable[[Any], Any]
-    """Takes a batch of these columns. Returns the numbers of its rows in their order."""
+    indices: Callable[[Any], Any]
+    """Returns the numbers of the rows in their order, from a batch of these columns."""
 
 
 @attrs.frozen
@@ -64,8 +64,8 @@ class Decoder:
     rows: Rows = attrs.field(init=False)
     schema: Any = attrs.field(init=False)
     undecodable: int = attrs.field(init=False, default=0)  # bodies that could not be inflated
-    bad: list[BadPlace] | None = attrs.field(init=False, default=None)  # set by who wants to know of them
-    order: RowOrder | None = attrs.field(init=False, default=None)  # set by who wants another one than the log's
+    bad: list[BadPlace] | None = attrs.field(init=False, default=None)  # None: they are not collected
+    order: RowOrder | None = attrs.field(init=False, default=None)  # None: as in the log
 
     def __attrs_post_init__(self) -> None:
         self.rows = self.make_rows(self.selection, self.checks, self.columns)
@@ -132,7 +132,7 @@ class Decoder:
         if self.order is not None:
             columns = self.order.columns
             keys = [self._array(name, first, count, constants) for name in columns]
-            self.rows.arrange(first, self.order.of(pa.RecordBatch.from_arrays(keys, list(columns))))
+            self.rows.arrange(first, self.order.indices(pa.RecordBatch.from_arrays(keys, list(columns))))
         arrays = [self._array(name, first, count, constants) for name in self.columns]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 

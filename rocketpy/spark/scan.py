@@ -20,7 +20,7 @@ TIME_MIN_MS, TIME_MAX_MS = LONG_MIN, LONG_MAX
 OFFSET_MIN, OFFSET_MAX = LONG_MIN, LONG_MAX
 RECORD_SIZE_MAX = INFLATED_SIZE_MAX + (1 << 20)
 BATCH_ROWS, BATCH_BYTES = 8192, 2 << 20
-"""Where a batch ends by default. PySpark and the JVM take 0.1 to 0.4 ms for one, however few rows it has. With 1 MiB
+"""Default limits of a batch. PySpark and the JVM take 0.1 to 0.4 ms for one, however few rows it has. With 1 MiB
 a scan of all columns took 15 % more CPU time; with 4 MiB no less, and the JVM had twice the page faults."""
 
 

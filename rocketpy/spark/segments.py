@@ -12,6 +12,7 @@ rest: its log ends after the last valid record.
 from __future__ import annotations
 
 import bisect
+import errno
 import itertools
 import mmap
 import os
@@ -200,7 +201,7 @@ class Boundaries:
                 if exact >= end:
                     break
                 if exact == near:  # the log ends before it, or is damaged, or has a longer record
-                    if segment.is_last and _is_blank(image, place - segment.start):
+                    if segment.is_last and _is_blank(segment, place):
                         break  # a gigabyte of zeros may follow, which would be searched for nothing
                     searched = near
                 else:
@@ -241,9 +242,16 @@ class Boundaries:
         return []
 
 
-def _is_blank(image: mmap.mmap | bytes, position: int) -> bool:
-    """Return True if a page of the image has only zeros from `position` on."""
-    return not any(image[position : position + mmap.PAGESIZE])
+def _is_blank(segment: Segment, place: int) -> bool:
+    """Return True if the file has no data from `place` on; False also where a file system does not know its holes."""
+    with translated(segment.path, "read"), segment.path.open("rb") as file:
+        try:
+            os.lseek(file.fileno(), place - segment.start, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            return True
+    return False
 
 
 def _by_walk(segment: Segment, image: mmap.mmap | bytes, known: int, place: int) -> int:

@@ -213,11 +213,11 @@ class PullReader:
     def _note_gone(self, group: list[Answer], lost: Counter[MessageQueue]) -> None:
         """Some offsets were skipped in these answers. Raises RecordsGone, or counts them with failOnDataLoss=false."""
         for answer in group:
-            there = queue_offsets(answer.pulled.body)
-            gone = [offset for offset in range(answer.begin, answer.pulled.next_begin_offset) if offset not in there]
-            if gone and self.options.fail_on_data_loss:
-                raise RecordsGone(answer.run.queue, gone[0])
-            lost[answer.run.queue] += len(gone)
+            end, there = min(answer.pulled.next_begin_offset, answer.run.end), queue_offsets(answer.pulled.body)
+            gone = end - answer.begin - sum(answer.begin <= offset < end for offset in there)
+            if gone > 0 and self.options.fail_on_data_loss:
+                raise RecordsGone(answer.run.queue, next(at for at in itertools.count(answer.begin) if at not in there))
+            lost[answer.run.queue] += max(0, gone)
 
 
 def queue_offsets(image: bytes) -> set[int]:

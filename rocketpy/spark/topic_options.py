@@ -91,7 +91,7 @@ class TopicOptions(ConnectionOptions, DecodingOptions):
     pull_batch_size: int = option("pullBatchSize", whole(1, 65_536), 1024, "messages asked for by one request")
     pull_timeout_ms: int = option("pullTimeoutMs", whole(1, 3_600_000), 20_000, "for one request")
     store_paths: Any = option("storePath", _store_paths, None, "the broker's store, or JSON: one for each broker")
-    pull_pipeline: int = option("pullPipeline", whole(1, 64), 4, "runs of messages read at once, for each task")
+    pull_pipeline: int = option("pullPipeline", whole(1, 64), 4, "full requests in flight, for each task")
 
     fail_on_data_loss: bool = option("failOnDataLoss", boolean, True, "false: go on with what is there")
     consumer_group: str | None = option("consumerGroup", text, None, "for startingOffsets=group and commitToGroup")

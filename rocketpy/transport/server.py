@@ -92,8 +92,11 @@ class RemotingServer:
     async def serve_stream(self, stream: trio.abc.Stream, *, is_vip: bool = False, listener: str = "") -> None:
         """Serve one connection until it ends; never raises an Exception."""
         if self._count >= self.connections_max:
-            if told := self._refusals.take():
-                logger.warning("refused %d connections: the limit of open files is reached; raise it (ulimit -n)", told)
+            told = self._refusals.take()
+            if told:
+                logger.warning(
+                    "refused %d connections: the limit of open files is reached; raise it (ulimit -Hn)", told
+                )
             await trio.aclose_forcefully(stream)
             return
         self._count += 1

@@ -133,6 +133,21 @@ def test_all_zeros_after_a_log_are_not_searched_for_records(tmp_path: Path, monk
         assert 0 < sum(searched) <= SEARCH_BYTES
 
 
+def test_records_after_a_hole_of_the_last_file_are_damage(tmp_path: Path) -> None:
+    """A plan that ended at the hole would leave them out, as if nothing had been written there."""
+    (tmp_path / "commitlog").mkdir()
+    path = tmp_path / "commitlog" / file_name(0)
+    hole = 3 * SEARCH_BYTES
+    first = image_of([record("A", b"%d" % n * 20) for n in range(30)])
+    path.write_bytes(first.data)
+    os.truncate(path, hole)
+    with path.open("ab") as file:
+        file.write(image_of([record("A", b"%d" % n * 20) for n in range(30)], hole).data)
+    for boundary in ("auto", "resync"):
+        with pytest.raises(RecordCorrupt, match="zeros, where records follow"):
+            read(tmp_path, splitBytes="4m", columns="min", boundary=boundary)
+
+
 def test_a_range_begins_and_ends_at_the_records_that_it_names(tmp_path: Path) -> None:
     places = make_store(tmp_path / "s", 60, units=True)
     for start, end in ((0, 1), (1, 5000), (places[7], places[50]), (places[7] + 1, places[50] + 1), (4096, 8192)):

@@ -19,6 +19,7 @@ from rocketpy.transport.duties import shared_time
 from ...logs import set_up_logging
 from ..workers.garbage_collection import short_collections
 from .service_manager import ServiceManager
+from .sockets import raise_descriptor_limit
 
 NAMESRV = "namesrv"
 BEAT_S = 1.0
@@ -31,6 +32,7 @@ def run_name_server(settings: NamesrvSettings) -> int:
         ConfigError: the port is taken, or the key-value table is damaged; one line.
     """
     set_up_logging(settings.rocketpy.log_level, settings.rocketpy.log_format)
+    raise_descriptor_limit()
     manager = ServiceManager.of(os.environ)
     taken = {
         name: manager.take_listener(host, port, "listeners" if name else "listenPort")

@@ -32,7 +32,7 @@ IN_FILES = tuple(name for name in COLUMNS if name != "topic")  # which the direc
 WITHOUT_STATISTICS = ("body", "properties", "raw")  # no query skips pages by the least and greatest of these
 PLACE = ("topic", "dt", "queueId")
 ORDERED_BY = ("topic", "storeTimestamp", "queueId")  # what queue_order looks at
-ROWS_MIN = 256  # of a chunk, on average
+CHUNK_ROWS_MIN = 256  # of a chunk, on average
 NO_DAY_NUMBER = -(1 << 31)
 NO_DAY = "__HIVE_DEFAULT_PARTITION__"
 
@@ -72,7 +72,7 @@ def chunks(batches: Iterable[Any], chunk_bytes: int) -> Iterator[Any]:
 
 
 class Place(NamedTuple):
-    """What the rows of an archive are sorted by first; by `queueOffset` after it."""
+    """The sort key of an archive's rows, before `queueOffset`."""
 
     topic: str
     day: datetime.date | None  # UTC; rows without one come last
@@ -92,13 +92,20 @@ def sorted_by_day(table: Any) -> Any:
 def _by_place(table: Any) -> dict[Place, Any]:
     """The rows of each place in the order of queueOffset, with the column `dt`; the places in order.
 
-    They are parts of the batches of the table as far as a batch has the rows of a place together. They are copied
-    where it has not, or where a queue's messages are in another order than the log's.
+    Rows are slices of the table's batches where these have long runs of a place, as an archive decodes them. Otherwise
+    all rows are copied once into this order: a slice costs 8 KiB.
     """
+    table = table.append_column("dt", _days(table))
+    batches = table.to_batches()
+    begins = [_begins(batch) for batch in batches]
+    if CHUNK_ROWS_MIN * sum(map(len, begins)) > table.num_rows:
+        batches = [batch.take(queue_order(batch)) for batch in table.combine_chunks().to_batches()]
+        begins = [_begins(batch) for batch in batches]
     found: dict[Place, list[Any]] = defaultdict(list)
-    for batch in table.to_batches():
-        for place, rows in _runs(batch.append_column("dt", _days(batch))):
-            found[place].append(rows)
+    for batch, starts in zip(batches, begins, strict=True):
+        columns = [batch[name].take(pa.array(starts, pa.int64())).to_pylist() for name in PLACE]
+        for start, end, *place in zip(starts, [*starts[1:], batch.num_rows], *columns, strict=True):
+            found[Place(*place)].append(batch.slice(start, end - start))
     return {place: _by_offset(pa.Table.from_batches(found[place])) for place in sorted(found, key=lambda one: one.rank)}
 
 
@@ -106,29 +113,17 @@ def _by_offset(table: Any) -> Any:
     return table.sort_by("queueOffset") if _has_steps_back(_one_array(table["queueOffset"])) else table
 
 
-def _runs(batch: Any) -> list[tuple[Place, Any]]:
-    """The rows of each place of a batch."""
-    begins, places = _changes(batch)
-    if len(set(places)) < len(places):
-        batch = batch.take(queue_order(batch))
-        begins, places = _changes(batch)
-    ends = [*begins[1:], batch.num_rows]
-    return [(place, batch.slice(at, end - at)) for place, at, end in zip(places, begins, ends, strict=True)]
-
-
-def _changes(batch: Any) -> tuple[list[int], list[Place]]:
-    """Where other places begin, and which."""
+def _begins(batch: Any) -> list[int]:
+    """Return where each run of one place begins."""
     if not batch.num_rows:
-        return [], []
+        return []
     last = batch.num_rows - 1
     changes = None
     for name in PLACE:
         column = pc.fill_null(pc.cast(batch[name], pa.int32()), NO_DAY_NUMBER) if name == "dt" else batch[name]
         differs = pc.not_equal(column.slice(1), column.slice(0, last))
         changes = differs if changes is None else pc.or_(changes, differs)
-    begins = [0, *(at + 1 for at in pc.indices_nonzero(changes).to_pylist())]
-    columns = [batch[name].take(pa.array(begins)).to_pylist() for name in PLACE]
-    return begins, list(map(Place, *columns))
+    return [0, *(at + 1 for at in pc.indices_nonzero(changes).to_pylist())]
 
 
 def queue_order(batch: Any) -> Any:
@@ -160,8 +155,8 @@ def _one_array(column: Any) -> Any:
 
 
 def _with_long_chunks(table: Any) -> Any:
-    """The table with chunks that are worth the work which a writer has for each."""
-    return table if table.num_rows >= ROWS_MIN * table["queueId"].num_chunks else table.combine_chunks()
+    """Join chunks if they are short: a writer has work for each."""
+    return table if table.num_rows >= CHUNK_ROWS_MIN * table["queueId"].num_chunks else table.combine_chunks()
 
 
 def _write_chunk(table: Any, pending: Path, attempt: str, name: str) -> list[ArchivedFile]:

@@ -36,7 +36,7 @@ from .archive_topics import PART_BYTES, TopicPart, compared, cut_parts, new_slic
 
 logger = logging.getLogger(__name__)
 
-COMMIT_BYTES = 128 << 20  # of rows in memory: a commit is sorted, which takes them three times
+COMMIT_BYTES = 128 << 20  # of rows in memory; to put them in order copies them once or twice
 ROWS_SCHEMA = pa.schema(
     [pa.field(name, pa.timestamp("us", "UTC")) if name in TIMES else arrow_schema([name])[0] for name in COLUMNS]
 )

@@ -53,9 +53,9 @@ def link(root: Path) -> dict[str, str]:
     """Put links of both kinds to root's file into /etc/rocketpy, as a broker may. Returns: all files there."""
     configuration = root / "etc"
     configuration.mkdir()
-    (configuration / "broker.conf").symlink_to(root / "shadow")
+    (configuration / "broker.conf").symlink_to(root / "nothing")
     (configuration / "namesrv.conf").hardlink_to(root / "shadow")
-    (configuration / "tools.yml").symlink_to(root / "nothing")
+    (configuration / "tools.yml").symlink_to(root / "shadow")
     return tree(root)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
@@ -148,8 +150,42 @@ def test_a_wait_ends_in_time(sent: int) -> None:
 
     with connected(answer, 0.05) as connection:
         connection.send(asked(1))
-        with pytest.raises(RequestTimeout, match="within the time"):
+        with pytest.raises(RequestTimeout, match="neither sent nor read all"):
             connection.response(0)
+
+
+@pytest.mark.parametrize("is_frame", [True, False])
+def test_a_peer_that_sends_something_else_meanwhile_does_not_prolong_a_wait(is_frame: bool) -> None:
+    """A task would wait for ever: each frame, and each byte of one, came before the timeout of a single call."""
+    asked_for = RemotingCommand.oneway(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED).encode()
+
+    def answer(end: socket.socket) -> None:
+        (request,) = requests_of(end, 1)
+        piece = asked_for if is_frame else response_to(request, bytes(1 << 20))
+        with contextlib.suppress(OSError):
+            while True:
+                end.sendall(piece if is_frame else piece[:1])
+                piece = piece if is_frame else piece[1:]
+                time.sleep(0.01)
+
+    with connected(answer, 0.2) as connection:
+        connection.send(asked(1))
+        with pytest.raises(RequestTimeout):
+            connection.response(0)
+
+
+def test_a_connection_with_a_request_sent_in_part_is_not_used_again() -> None:
+    """The next request would begin in the middle of that one."""
+    is_over = threading.Event()
+
+    def answer(end: socket.socket) -> None:
+        is_over.wait(WAIT_S)
+
+    with connected(answer, 0.1) as connection:
+        with pytest.raises(RequestTimeout):
+            connection.send([RemotingCommand(RequestCode.PULL_MESSAGE, body=bytes(8 << 20)) for _ in range(4)])
+        assert not connection.is_reusable
+        is_over.set()
 
 
 def test_bytes_that_are_no_frame_are_an_error() -> None:

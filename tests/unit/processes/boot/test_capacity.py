@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy.processes.boot import sockets
+from rocketpy.config import NamesrvSettings
+from rocketpy.processes.boot import namesrv, sockets
 
 GIB = 1 << 30
 
@@ -33,6 +34,20 @@ def test_the_limit_of_open_files_goes_up_as_far_as_it_may() -> None:
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_name_server_of_its_own_raises_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From a shell with 1024 it would be full with 960 clients."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    found = []
+    monkeypatch.setattr(namesrv, "run_namesrv", lambda *_: found.append(resource.getrlimit(resource.RLIMIT_NOFILE)))
+    monkeypatch.setattr(namesrv, "set_up_logging", lambda *_: None)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 1000), hard))
+        namesrv.run_name_server(NamesrvSettings())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert found == [(hard, hard)]
 
 
 @pytest.mark.parametrize("text", ["max\n", "", None])
