@@ -1,6 +1,7 @@
 """The state of the coordinator, for metrics and operators: a page that it shares with the manager.
 
-Each value is a number of its own: a reader may meet a new state beside the epoch of the state before.
+Each value is a number of its own: a reader may meet a new state beside the epoch of the state before. It meets no
+zeros: values are copied over the old ones, which `struct.pack_into` would clear first.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from rocketpy.failover.rules.states import State
 
 STATES = tuple(State)
 _FIELDS = struct.Struct("=BqIQd")  # state, epoch, members in sync, changes of state, end of the lease
-_FAULTS = struct.Struct("=BI")  # of this member, number of members with one; behind the fields
-_ETCD = struct.Struct("=BQ")  # has an alarm, bytes of the database; behind both
+_FAULTS = struct.Struct("=BI")  # of this member, number of members with one
+_ETCD = struct.Struct("=BQ")  # has an alarm, bytes of the database
+_FAULTS_AT = _FIELDS.size
+_ETCD_AT = _FAULTS_AT + _FAULTS.size
 
 
 @attrs.frozen(kw_only=True)
@@ -47,20 +50,20 @@ class MemberShown:
         """`lease_ends_s`: of CLOCK_BOOTTIME; 0: there is no lease."""
         before, _, _, changes, _ = _FIELDS.unpack_from(self._page)
         index = STATES.index(state)
-        _FIELDS.pack_into(self._page, 0, index, epoch, in_sync, changes + (index != before), lease_ends_s)
+        self._page[: _FIELDS.size] = _FIELDS.pack(index, epoch, in_sync, changes + (index != before), lease_ends_s)
 
     def show_faults(self, has_fault: bool, faulty: int) -> None:
         """`faulty`: the number of registered members that cannot serve as master."""
-        _FAULTS.pack_into(self._page, _FIELDS.size, has_fault, faulty)
+        self._page[_FAULTS_AT:_ETCD_AT] = _FAULTS.pack(has_fault, faulty)
 
     def show_etcd(self, has_alarm: bool, db_bytes: int) -> None:
         """The state of etcd, as the coordinator has seen it last."""
-        _ETCD.pack_into(self._page, _FIELDS.size + _FAULTS.size, has_alarm, db_bytes)
+        self._page[_ETCD_AT : _ETCD_AT + _ETCD.size] = _ETCD.pack(has_alarm, db_bytes)
 
     def read(self) -> MemberState:
         index, epoch, in_sync, changes, lease_ends_s = _FIELDS.unpack_from(self._page)
-        has_fault, faulty = _FAULTS.unpack_from(self._page, _FIELDS.size)
-        has_alarm, etcd_bytes = _ETCD.unpack_from(self._page, _FIELDS.size + _FAULTS.size)
+        has_fault, faulty = _FAULTS.unpack_from(self._page, _FAULTS_AT)
+        has_alarm, etcd_bytes = _ETCD.unpack_from(self._page, _ETCD_AT)
         return MemberState(
             state=STATES[index].name,
             epoch=epoch,
