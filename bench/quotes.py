@@ -196,6 +196,11 @@ QUOTES = (
         remark=": workers of Python 3.11 copy pages when they count references",
     ),
     missed(
+        "idle with everything on, % of a core",
+        "≤0.5",
+        Cell("idle.md", ("idle broker with everything on",), "value", lambda share: f"{share:g}"),
+    ),
+    missed(
         "import of a consumer, ms",
         "≤150",
         Cell("client.md", ("a consumer",), "ms"),
