@@ -248,9 +248,7 @@ def _is_blank(segment: Segment, place: int) -> bool:
         try:
             os.lseek(file.fileno(), place - segment.start, os.SEEK_DATA)
         except OSError as error:
-            if error.errno != errno.ENXIO:
-                raise
-            return True
+            return error.errno == errno.ENXIO
     return False
 
 

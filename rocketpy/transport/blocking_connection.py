@@ -75,7 +75,7 @@ class BlockingConnection:
                 data = data[self._socket.send(data) :]
 
     def response(self, opaque: int) -> RemotingCommand:
-        """Wait for the response to a request; those that come before it are kept.
+        """Wait for the response to a request. Responses to other requests that arrive first are kept.
 
         Raises:
             ConnectionLost, RequestTimeout, RemoteProtocolError: it does not come. TooManyRequests: more than

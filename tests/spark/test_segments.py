@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from rocketpy.errors import RecordCorrupt, StoreError
+from rocketpy.spark import segments
 from rocketpy.spark.decoder import Decoder
 from rocketpy.spark.options import parse_options
 from rocketpy.spark.segments import SEARCH_BYTES, list_segments
@@ -131,6 +133,17 @@ def test_all_zeros_after_a_log_are_not_searched_for_records(tmp_path: Path, monk
         searched.clear()
         assert len(read(tmp_path, splitBytes=split, columns="min")) == 5000
         assert 0 < sum(searched) <= SEARCH_BYTES
+
+
+def test_a_file_system_that_does_not_know_its_holes_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some refuse the question for the next data of a file."""
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    places = make_store(tmp_path, 60, zeros=2 * SEARCH_BYTES)
+    monkeypatch.setattr(segments.os, "lseek", refuse)
+    assert places_of(read(tmp_path, splitBytes=1 << 20)) == places
 
 
 def test_records_after_a_hole_of_the_last_file_are_damage(tmp_path: Path) -> None:

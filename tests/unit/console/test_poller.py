@@ -5,6 +5,7 @@ from __future__ import annotations
 from rocketpy import aio
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.console.alarm_file import AlarmSettings, GroupRule
+from rocketpy.console.cluster import GroupState
 from rocketpy.console.poller import REST, ROUND_MIN_S, WATCHED_S, delays_ms
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.abc import Channel
@@ -12,6 +13,7 @@ from rocketpy.remoting.bodies.group import SubscriptionGroupConfig, Subscription
 from rocketpy.remoting.bodies.offset import ConsumeStats, OffsetWrapper
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.admin import GetConsumeStatsRequestHeader
+from tests.support.cluster import FakeBroker
 from tests.support.console import Rig, prepare, run
 
 STATS = ConsumeStats(offset_table={MessageQueue("T", "broker-a", 0): OffsetWrapper(broker_offset=9, consumer_offset=4)})
@@ -102,17 +104,23 @@ def test_a_sample_that_fails_says_why_and_keeps_the_figures() -> None:
     run(test, T=1)
 
 
+async def raise_backlog(rig: Rig) -> tuple[FakeBroker, GroupState]:
+    """A group has a backlog on the rig's broker, and its alarm is raised. Returns another broker, and the group."""
+    other = rig.cluster.add_broker("broker-b", T=1)
+    prepare(other)
+    rig.broker.answer(RequestCode.GET_CONSUME_STATS, STATS)
+    await rig.look()
+    group = rig.state.groups["g"]
+    await rig.poller.sample(group)
+    assert [notice.change.value for notice in rig.alarms.look(rig.state, rig.poller._now_ms)] == ["raised"]
+    return other, group
+
+
 def test_a_broker_that_goes_down_clears_no_backlog() -> None:
     """Fault: The console cleared the alarm of a backlog because the broker that held it went down."""
 
     async def test(rig: Rig) -> None:
-        other = rig.cluster.add_broker("broker-b", T=1)
-        prepare(other)
-        rig.broker.answer(RequestCode.GET_CONSUME_STATS, STATS)
-        await rig.look()
-        group = rig.state.groups["g"]
-        await rig.poller.sample(group)
-        assert [notice.change.value for notice in rig.alarms.look(rig.state, rig.poller._now_ms)] == ["raised"]
+        other, group = await raise_backlog(rig)
         rig.broker.unreachable = True
         rig.broker.mute |= {RequestCode.GET_BROKER_RUNTIME_INFO, RequestCode.GET_CONSUME_STATS}
         other.answer(RequestCode.GET_CONSUME_STATS, STATS_OF_B)
@@ -140,13 +148,7 @@ def test_a_broker_without_queues_of_a_group_keeps_no_alarm_when_it_goes_down() -
     master."""
 
     async def test(rig: Rig) -> None:
-        other = rig.cluster.add_broker("broker-b", T=1)
-        prepare(other)
-        rig.broker.answer(RequestCode.GET_CONSUME_STATS, STATS)
-        await rig.look()
-        group = rig.state.groups["g"]
-        await rig.poller.sample(group)
-        assert [notice.change.value for notice in rig.alarms.look(rig.state, rig.poller._now_ms)] == ["raised"]
+        other, group = await raise_backlog(rig)
         other.unreachable = True
         other.mute |= {RequestCode.GET_BROKER_RUNTIME_INFO, RequestCode.GET_CONSUME_STATS}
         await rig.look()
