@@ -73,17 +73,20 @@ def test_other_loads_on_a_cluster_that_runs(tmp_path: Path) -> None:
         "random reads": {**SHORT, "consumerBacklogSizeGB": 0.005, "randomReads": True},
     }
     with running_broker(SMALL_FILES) as broker:
-        figures = {}
+        figures, arrived = {}, {}
         for name, scenario in scenarios.items():
             found = bench(tmp_path, scenario, "-n", broker.namesrv, "--runs", "1")
             (run,) = found["points"][0]["runs"]
             assert run["errors"] == {}, name
             figures[name] = run["figures"]
+            arrived[name] = count(run, "end_to_end") if "end_to_end" in run["histograms"] else 0
         topics = aio.run(_topics, broker.namesrv)
     assert not [topic for topic in topics if topic.startswith("RocketpyBench")], "the topics are deleted"
     both = figures["two groups"]
     assert both["consumed_per_s"] == pytest.approx(2 * both["messages_per_s"], rel=0.5)
-    assert 0 < figures["delays"]["end_to_end_p50_us"] < 1_500_000, "end to end counts from the time of delivery"
+    # Brokers know times of delivery in whole milliseconds: messages may come early by a part of one, which counts as 0.
+    assert arrived["delays"] > 500 and figures["delays"]["end_to_end_max_us"] > 0
+    assert figures["delays"]["end_to_end_p50_us"] < 1_500_000, "end to end counts from the time of delivery"
     assert figures["transactions"]["consumed_per_s"] > 100, "half messages are committed"
     assert figures["idle clients"]["heartbeat_p99_us"] > 0
     assert figures["closed loop"]["messages_per_s"] > 100 and "consumed_per_s" not in figures["closed loop"]
