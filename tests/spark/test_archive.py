@@ -85,6 +85,15 @@ def test_rows_are_sorted_and_the_manifest_has_the_offsets(tmp_path: Path) -> Non
             assert (low, high) == (min(offsets), max(offsets))
 
 
+def test_offsets_are_stored_as_differences(tmp_path: Path) -> None:
+    make_store(tmp_path / "s", 60)
+    (manifest,) = run(tmp_path / "s", tmp_path / "a")
+    group = pq.ParquetFile(tmp_path / "a" / manifest.files[0].path).metadata.row_group(0)
+    columns = map(group.column, range(group.num_columns))
+    as_differences = [column.path_in_schema for column in columns if "DELTA_BINARY_PACKED" in column.encodings]
+    assert sorted(as_differences) == sorted(archive_files.RISING)
+
+
 def test_a_run_without_manifest_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_store(tmp_path / "s", 60)
 

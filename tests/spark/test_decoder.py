@@ -177,6 +177,18 @@ def test_every_split_gives_every_record_once(make_rows: Any, rows_max: int) -> N
 
 
 @BOTH
+@pytest.mark.parametrize("near", [1 << 16, 1 << 17])
+def test_a_record_after_zeros_is_found(make_rows: Any, near: int) -> None:
+    decoder = Decoder(("queueId",), make_rows=make_rows)
+    for zeros in range(near - 8, near + 9):
+        data = bytes(zeros) + image_of([record()], zeros).data
+        for begin in (0, 1, 8):
+            assert decoder.resync(data, 0, begin, len(data)) == zeros
+            assert decoder.resync(data, 0, begin, zeros + 1) == zeros, "it begins in front of the end of the search"
+            assert decoder.resync(data, 0, begin, zeros) is None
+
+
+@BOTH
 def test_a_stored_record_in_a_body_is_no_record(make_rows: Any) -> None:
     inner = record("Inner").encode(phy_offset=12345, queue_offset=0)
     image = image_of([record(body=inner), record(body=inner * 3), record()])

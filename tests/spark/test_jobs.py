@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from rocketpy.cli.command_line import cli
 from rocketpy.spark.jobs import rebuild
 from rocketpy.spark.jobs.audit import audit
-from rocketpy.spark.jobs.running import run_in_groups, run_parts
+from rocketpy.spark.jobs.running import even_tasks, run_in_groups, run_parts, tasks_of
 from rocketpy.store.files import file_name
 from rocketpy.store.inspection.reader import StoreReader
 from rocketpy.store.inspection.verify import verify_store
@@ -47,6 +47,23 @@ def test_results_come_in_the_order_of_the_parts(spark: Any) -> None:
     assert list(run_parts(spark, abs, range(-50, 0))) == list(range(50, 0, -1))
     assert list(run_parts(spark, abs, [])) == []
     assert list(run_parts(None, abs, [-2, -1])) == [2, 1]
+
+
+@pytest.mark.parametrize("count", [*range(20), 10_000])
+def test_tasks_become_shorter_towards_the_end(count: int) -> None:
+    tasks = tasks_of(range(count), 2)
+    assert [part for task in tasks for part in task] == list(range(count))
+    sizes = [len(task) for task in tasks]
+    assert sizes == sorted(sizes, reverse=True) and sizes[-3:] == [1, 1, 1][: len(sizes)]
+    assert len(tasks) <= 40, "each task costs time of its own"
+
+
+@pytest.mark.parametrize("count", [*range(20), 10_000])
+def test_where_executors_may_be_added_there_are_as_many_tasks_as_parts(count: int) -> None:
+    tasks = list(even_tasks(range(count), 8))
+    assert [part for task in tasks for part in task] == list(range(count))
+    assert len(tasks) <= 8 and (count > 8 or len(tasks) == count)
+    assert max(map(len, tasks), default=0) == -(-count // 8)
 
 
 def test_groups_are_told_as_they_are_done() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from rocketpy.store.inspection.findings import ProgressListener
 
 TASKS_MAX = 10_000  # of one job: the driver keeps the state of each
-LOCAL_TASKS = 4  # for each core of a `local` master; elsewhere executors may be added while a job runs
 
 
 def run_parts(spark: SparkSession | None, work: Callable[[Any], Any], parts: Sequence[Any]) -> Iterable[Any]:
@@ -36,10 +36,32 @@ def run_parts(spark: SparkSession | None, work: Callable[[Any], Any], parts: Seq
         return ()
     context = spark.sparkContext
     is_local = context.master.startswith("local")
-    tasks = min(len(parts), LOCAL_TASKS * context.defaultParallelism if is_local else TASKS_MAX)
-    divided = context.parallelize(parts, tasks)
+    tasks = tasks_of(parts, context.defaultParallelism) if is_local else list(even_tasks(parts, TASKS_MAX))
+    divided = context.parallelize(tasks, len(tasks))
     results: list[Any] = divided.mapPartitions(partial(_work, Origin(), work)).collect()
     return results
+
+
+def tasks_of(parts: Sequence[Any], cores: int) -> list[Sequence[Any]]:
+    """Divide parts, in their order, among tasks for a fixed number of cores.
+
+    Each task has half of a core's share of the parts that remain. So there are few tasks, each of which costs its core
+    30 ms, and the last ones are short: no core waits long for another one at the end.
+    """
+    tasks: list[Sequence[Any]] = []
+    at = 0
+    while at < len(parts):
+        size = -(-(len(parts) - at) // (2 * cores))
+        tasks.append(parts[at : at + size])
+        at += size
+    return tasks
+
+
+def even_tasks(parts: Sequence[Any], tasks_max: int) -> Iterator[Sequence[Any]]:
+    """Divide parts, in their order, among as many tasks as there may be: executors may be added while a job runs."""
+    size = max(1, -(-len(parts) // tasks_max))
+    for at in range(0, len(parts), size):
+        yield parts[at : at + size]
 
 
 def run_in_groups(
@@ -71,11 +93,11 @@ def run_in_groups(
         yield group, results
 
 
-def _work(origin: Origin, work: Callable[[Any], Any], parts: Iterable[Any]) -> Iterable[Any]:
+def _work(origin: Origin, work: Callable[[Any], Any], tasks: Iterable[Sequence[Any]]) -> Iterable[Any]:
     """In a worker."""
     origin.check()
     prepare_worker()
-    return map(work, parts)
+    return map(work, itertools.chain.from_iterable(tasks))
 
 
 @contextmanager
