@@ -26,7 +26,7 @@ from .services import BrokerServices
 logger = logging.getLogger(__name__)
 
 KEEP_S = 0.05  # a start after a kill reads at most the log of this time, 15 MiB at full load
-REST_S = 0.5  # while the log does not grow; at most the first 150 MiB after a rest are read again
+REST_S = 1.0  # while the log does not grow; at most the first 300 MiB after a rest are read again
 PIECE_BYTES = 16 << 20  # of the log, between two saves of the position: less than a second
 SCAN_BYTES_MAX = 4 << 30  # about a minute; more can lie there if a Java broker has used the store
 

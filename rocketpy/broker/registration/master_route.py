@@ -59,13 +59,13 @@ class MasterRoute:
 
     async def look(self) -> None:
         """Ask each name server once."""
+        if not self._is_master:  # nor is a task begun for each name server, once a second
+            return
         async with trio.open_nursery() as nursery:
             for address in self._outer_api.addresses:
                 nursery.start_soon(self._look_at, address)
 
     async def _look_at(self, address: str) -> None:
-        if not self._is_master:
-            return
         settings = self._settings.value
         header = GetRouteInfoRequestHeader(topic=settings.broker.broker_name, accept_standard_json_only=True)
         request = RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
