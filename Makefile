@@ -61,24 +61,26 @@ $(VENV)/.dev: $(VENV)/.built
 # Tests run on several workers, a file or a long test on one of them, the longest first (tests/support/distribution.py). In
 # `make test` stores lie in memory where there is room: thousands of syncs would measure the disk. The longer targets use
 # the disk. In what CI runs, brokers are forked from a process that has the imports done (tests/support/preloaded.py).
-# Kills and official clients wait most of their time: two cores have room for more of them.
+# Brokers, kills and official clients wait most of their time: two cores have room for more of them.
 WORKERS ?= 3
 PARALLEL = --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 MEMORY := $(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 > 4000000 {print "/dev/shm"}')
 TEMPORARY := $(or $(TMPDIR),/tmp)
 
+test: WORKERS = 4
 test: export TMPDIR = $(or $(MEMORY),$(TEMPORARY))
-test: export ROCKETPY_PRELOADED = 1
+test test-long: export ROCKETPY_PRELOADED = 1
 test: $(VENV)/.dev  ## unit and property tests, attempts to get in, and the whole broker in a small run
-	$(PYTEST) $(PARALLEL) tests/system tests/security tests/property tests/unit
+	$(PYTEST) $(PARALLEL) -m "not long" tests/system tests/security tests/property tests/unit
 
 test-property test-long: export TMPDIR = $(or $(MEMORY),$(TEMPORARY))
 test-property test-long: export ROCKETPY_LONG = 1
 test-property: $(VENV)/.dev  ## the random tests of `make test` that compute only, with their large budget
 	$(PYTEST) $(PARALLEL) tests/property tests/unit/failover/rules/test_histories.py
 
-test-long: $(VENV)/.dev  ## the random tests of `make test` that use clocks or brokers, with their large budget
+test-long: $(VENV)/.dev  ## the random tests of `make test` that use clocks or brokers, with their large budget; long scenarios
 	$(PYTEST) $(PARALLEL) tests/unit/client/test_cancellation.py tests/unit/client/test_slow_motion.py tests/system/test_hostile_requests.py
+	$(PYTEST) $(PARALLEL) -m long tests/system tests/security
 
 # Without the core some tests are skipped, also in CI.
 test-python: export CI =

@@ -11,7 +11,7 @@ from __future__ import annotations
 from tests.support.budget import budget
 from tests.support.crash.launch import run_seeded
 
-CRASHES = budget(150, 1_000)
+CRASHES = budget(100, 1_000)
 POINTS = {"life.config.fsync", "life.operated", "copy.asked", "copy.answered", "append.published"}
 
 

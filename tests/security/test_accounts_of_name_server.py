@@ -124,6 +124,7 @@ def broker(served: Served, directory: Path, settings: dict[str, str]) -> LoneBro
     return LoneBroker(directory / "store", port, served.server.namesrv_port, directory / "log", own)
 
 
+@pytest.mark.long
 def test_brokers_register_by_their_own_account(served: Served, tmp_path: Path) -> None:
     """A broker without an account, with a wrong secret or with that of a client serves, but no client finds it. The
     start waits for the answers to its first registration."""
@@ -153,6 +154,7 @@ def test_brokers_register_by_their_own_account(served: Served, tmp_path: Path) -
             one.kill_all()
 
 
+@pytest.mark.long
 def test_accounts_are_changed_while_it_runs(served: Served) -> None:
     with Wire.open(served.server.namesrv_port) as wire:
         write_accounts(served.home, FILE.replace("operator", "successor"))

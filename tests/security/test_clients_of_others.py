@@ -21,7 +21,7 @@ ROUNDS = 4  # of questions: with two producers in turn, each would be asked twic
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    often = {"transactionCheckInterval": "1000", "transactionTimeOut": "1"}
+    often = {"transactionCheckInterval": "200", "transactionTimeOut": "1"}
     with guarded_broker(tmp_path_factory.mktemp("home"), **often) as found:
         yield found
 

@@ -22,6 +22,9 @@ SOURCES = re.compile(r"tests/unit/test_(?:layering|operations_page|tidy)\.py::")
 WAITING = ("tests/system/", "tests/security/")
 # Beginnings of the names of tests, by their seconds in a run of CI.
 LONGEST = (
+    "tests/unit/test_layering.py",  # with the others of SOURCES
+    "tests/unit/test_operations_page.py",
+    "tests/unit/test_tidy.py",
     "tests/fault/test_exact_restarts.py::test_a_send_is_stored_once",
     "tests/fault/test_confirm_race.py",
     "tests/fault/test_crash_points.py",

@@ -94,6 +94,7 @@ def test_brokers_slaves_and_tools_call_by_tls(encrypted: Encrypted) -> None:
         assert refused.returncode == 1 and message in refused.stderr, refused
 
 
+@pytest.mark.long
 def test_a_certificate_is_replaced_while_it_is_used(encrypted: Encrypted) -> None:
     """The connections of before go on: the broker stays registered on its own.
 

@@ -45,6 +45,7 @@ def run_in_shell(script: str, directory: Path) -> str:
     ).stdout
 
 
+@pytest.mark.long
 def test_the_first_message_of_the_readme_and_the_copies_of_mqadmin(broker: RunningBroker, tmp_path: Path) -> None:
     commands = run_commands("README.md")
     assert "hello" in commands[-1], "consumeMessage shows what sendMessage sent"

@@ -41,6 +41,7 @@ MODES = {
     "2m-2s-async": ["broker-a", "broker-a-slave", "broker-b", "broker-b-slave"],
     "2m-2s-sync": ["broker-a", "broker-a-slave", "broker-b", "broker-b-slave"],
 }
+LONG = {"2m-noslave": pytest.mark.long, "2m-2s-async": pytest.mark.long}
 
 
 def free_base() -> int:
@@ -101,7 +102,7 @@ def is_refused(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) != 0
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", [pytest.param(mode, marks=LONG.get(mode, ())) for mode in MODES])
 def test_a_mode(mode: str, tmp_path: Path) -> None:
     """Holds: cluster, modes."""
     with running(mode, tmp_path) as cluster:

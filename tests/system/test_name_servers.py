@@ -63,6 +63,7 @@ def has_route(namesrv_port: int, topic: str) -> bool:
         return wire.ask(request).code == ResponseCode.SUCCESS
 
 
+@pytest.mark.long
 def test_the_healthy_one_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Holds: name server, no traffic between name servers."""
     monkeypatch.delenv("NAMESRV_ADDR", raising=False)

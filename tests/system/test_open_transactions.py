@@ -80,6 +80,7 @@ async def until(is_true: Any, what: str) -> None:
     await trio.to_thread.run_sync(wait_until, is_true, what)
 
 
+@pytest.mark.long
 def test_a_slave_without_the_ends_is_promoted(tmp_path: Path) -> None:
     """Its log lacks the commits; the progress of transactions comes over another connection.
     Fault: A promoted slave without the last transaction ends neither delivered nor checked them."""

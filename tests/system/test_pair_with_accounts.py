@@ -109,6 +109,7 @@ def follows_not(slave: LoneBroker, reason: str) -> bool:
     return any("does not tell where its log begins" in line and reason in line for line in slave.text().splitlines())
 
 
+@pytest.mark.long
 def test_a_changed_secret_needs_no_restart(master: RunningBroker, tmp_path: Path) -> None:
     """Accounts and credentials are changed one after the other; a slave that was refused meanwhile goes on."""
     with running_slave(master, tmp_path / "slave", ROLE | {"brokerId": "1"}) as slave:

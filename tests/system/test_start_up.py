@@ -282,6 +282,7 @@ def test_the_ready_line_comes_when_the_name_server_knows_the_broker(tmp_path: Pa
             until(lambda: b"boot success" in log.read_bytes(), "the ready line")
 
 
+@pytest.mark.long
 def test_a_name_server_that_comes_late(tmp_path: Path) -> None:
     """The broker serves without it, says so once, and registers when it is there.
     Holds: cluster, order of a start."""
