@@ -14,7 +14,7 @@ CORE_SOURCES := $(sort $(shell find csrc -name "*.[ch]")) csrc/build_native.py c
 ROOMS := $(filter-out csrc/__pycache__,$(shell find csrc -mindepth 1 -type d))
 C_SOURCES := $(sort $(shell find csrc -name "*.[ch]")) $(wildcard tests/csrc/*.[ch] rocketpy/bench/driver/*.[ch])
 
-.PHONY: always help run run-cluster build dev objects test test-property test-long test-python test-spark kill-pipeline test-gallery test-spark-cluster test-tables spark-packages spark-demo test-fault test-ha test-ha-short soak soak-client test-dist test-pythons follow-pages test-packages test-docker test-kubernetes test-console test-deploy test-watch interop interop-programs sanitize fuzz mutants known-mutants lint style types check coverage \
+.PHONY: always help run run-cluster build dev objects test test-property test-long test-crashes test-python test-spark kill-pipeline test-gallery test-spark-cluster test-tables spark-packages spark-demo test-fault test-ha test-ha-short soak soak-client test-dist test-pythons follow-pages test-packages test-docker test-kubernetes test-console test-deploy test-watch interop interop-programs sanitize fuzz mutants known-mutants lint style types check coverage \
         bench bench-compare bench-spark bench-smoke docs site dist deb clean
 
 help:  ## this list
@@ -163,10 +163,16 @@ spark-demo: $(VENV)/.spark  ## a million messages: broker, DataFrame, windowed s
 	@sh deploy/java_17.sh
 	@$(BIN)/rocketpy pipeline demo build/spark-demo
 
+# On a simulated disk: they compute only, and have no time limits.
+CRASHES := tests/fault/test_crash_points.py $(wildcard tests/fault/test_*_crashes.py)
+
+test-crashes: $(VENV)/.dev  ## crashes at named points of store, timers, transactions, tables and slaves, on a simulated disk; minutes
+	$(PYTEST) $(PARALLEL) $(CRASHES)
+
 test-fault: WORKERS = 5
 test-fault: export ROCKETPY_PRELOADED = 1
 test-fault: $(VENV)/.dev  ## killed processes, damaged files, full disks; minutes
-	$(PYTEST) $(PARALLEL) tests/fault
+	$(PYTEST) $(PARALLEL) $(addprefix --ignore=,$(CRASHES)) tests/fault
 
 test-ha: $(VENV)/.dev  ## failover of real brokers with a real etcd (Debian: etcd-server; root for partitions)
 	$(PYTEST) $(PARALLEL) tests/ha

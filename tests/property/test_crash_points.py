@@ -1,4 +1,4 @@
-"""Crashes at named points, on a simulated disk: 1 000 in `make test-property`, 10 000 in `make test-fault`."""
+"""Crashes at named points, on a simulated disk: 1 000 in `make test-property`, 10 000 in `make test-crashes`."""
 
 from __future__ import annotations
 
