@@ -25,7 +25,9 @@ LONGEST = (
     "tests/unit/test_layering.py",  # with the others of SOURCES
     "tests/unit/test_operations_page.py",
     "tests/unit/test_tidy.py",
-    "tests/fault/test_exact_restarts.py::test_a_send_is_stored_once",
+    "tests/fault/test_deletion.py",
+    "tests/fault/test_hostile_requests.py",
+    "tests/fault/test_exact_restarts.py",
     "tests/fault/test_confirm_race.py",
     "tests/fault/test_crash_points.py",
     "tests/fault/test_killed_workers.py",
