@@ -23,7 +23,6 @@ PARQUET_BARS = {"min": 0.7, "std": 0.8, "all": 0.8}
 SMALL_BARS = {"min": 4e6, "std": 3e6}
 BROKER_SETS = ("min", "std")
 AWAITED = 20_000
-SPLIT = "64m"
 
 
 def ratios(above: list[Turn], below: list[Turn]) -> tuple[float, ...]:
@@ -53,7 +52,7 @@ def ask_scan(inputs: Inputs) -> Iterator[Line]:
         def of_parquet(names: list[str] = names) -> int:
             return counted(spark.read.parquet(files).select(*names), rows)
 
-        of_store = partial(frame_rows, spark, "rocketmq_store", rows, path=path, columns=columns, splitBytes=SPLIT)
+        of_store = partial(frame_rows, spark, "rocketmq_store", rows, path=path, columns=columns)
         turns = in_turns({"store": of_store, "parquet": of_parquet}, [inputs.jvm], inputs.repeat, inputs.warm_up)
         yield Line("scan", f"{columns}, time of Parquet", "x", ratios(turns["store"], turns["parquet"]), bar, True)
         for name, found in turns.items():
@@ -65,7 +64,7 @@ def ask_small(inputs: Inputs) -> Iterator[Line]:
     size, spark = "100 B", inputs.spark
     path, rows = str(inputs.store(size)), inputs.rows(size)
     for columns, bar in SMALL_BARS.items():
-        work = partial(frame_rows, spark, "rocketmq_store", rows, path=path, columns=columns, splitBytes=SPLIT)
+        work = partial(frame_rows, spark, "rocketmq_store", rows, path=path, columns=columns)
         turns = in_turns({"store": work}, [inputs.jvm], inputs.repeat, inputs.warm_up)["store"]
         yield from speeds("small", f"100 B, {columns}", turns, bar)
 
@@ -92,7 +91,7 @@ def ask_broker(inputs: Inputs) -> Iterator[Line]:
     topic, rows = TOPICS[size], inputs.count(size)
     fill(broker, topic, QUEUES, SIZES[size], rows)
     pulled = {"nameServer": f"{HOST}:{broker.namesrv_port}", "topic": topic}
-    scanned = {"path": str(broker.store), "topics": topic, "liveTail": "true", "splitBytes": SPLIT}
+    scanned = {"path": str(broker.store), "topics": topic, "liveTail": "true"}
     for columns in BROKER_SETS:
         works = {
             "broker": partial(frame_rows, spark, "rocketmq", rows, columns=columns, **pulled),
