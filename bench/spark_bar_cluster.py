@@ -32,7 +32,7 @@ def ask_cluster(inputs: Inputs) -> Iterator[Line]:
         for workers in WORKERS:
             spark = start_on(cluster, workers)
             try:
-                work = partial(frame_rows, spark, "rocketmq_store", rows, path=path, columns="min", splitBytes="64m")
+                work = partial(frame_rows, spark, "rocketmq_store", rows, path=path, columns="min")
                 roots = [jvm_of(spark), *(process.pid for process in cluster.workers.values())]
                 # Each executor compiles for itself, and gets a part of the rows of a turn.
                 found[workers] = in_turns({"scan": work}, roots, inputs.repeat, inputs.warm_up * workers)["scan"]

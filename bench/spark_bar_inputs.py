@@ -75,12 +75,18 @@ def in_turns(
     turns: dict[str, list[Turn]] = {name: [] for name in works}
     for number in range(warm_up + repeat):
         for name, work in works.items():
-            began_s, cpu_s = time.perf_counter(), proc.cpu_s(roots)
+            began_s, before = time.perf_counter(), proc.cpu_s_by_process(roots)
             rows = work()
-            turn = Turn(rows, time.perf_counter() - began_s, proc.cpu_s(roots) - cpu_s)
+            turn = Turn(rows, time.perf_counter() - began_s, taken_s(before, proc.cpu_s_by_process(roots)))
             if number >= warm_up:
                 turns[name].append(turn)
     return turns
+
+
+def taken_s(before: Mapping[int, float], after: Mapping[int, float]) -> float:
+    """CPU seconds between two looks at trees of processes. What a process took that has ended since is not known:
+    PySpark's daemon waits for no worker."""
+    return sum(cpu_s - before.get(pid, 0.0) for pid, cpu_s in after.items())
 
 
 def jvm_of(spark: SparkSession) -> int:

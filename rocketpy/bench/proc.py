@@ -44,7 +44,12 @@ def is_running(pid: int) -> bool:
 
 def cpu_s(roots: list[int]) -> float:
     """User and system seconds of the trees, including children that have ended and were waited for."""
-    return sum(_ticks(pid) for root in roots for pid in tree(root)) / TICKS_PER_S
+    return sum(cpu_s_by_process(roots).values())
+
+
+def cpu_s_by_process(roots: list[int]) -> dict[int, float]:
+    """As `cpu_s`, of each process of the trees."""
+    return {pid: _ticks(pid) / TICKS_PER_S for root in roots for pid in tree(root)}
 
 
 def read_bytes(roots: list[int]) -> int:
