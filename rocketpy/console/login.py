@@ -12,7 +12,6 @@ import hmac
 import logging
 import secrets
 from collections.abc import Callable, Sequence
-from ipaddress import IPv6Network
 from pathlib import Path
 
 import attrs
@@ -21,7 +20,7 @@ from rocketpy.acl.document import FILE_BYTES_MAX
 from rocketpy.acl.plain_acl import parse_acl_file
 from rocketpy.errors import ConfigError
 from rocketpy.faults import printable
-from rocketpy.remoting.networks import Network, is_in, parse_address
+from rocketpy.remoting.networks import Network, is_in, network_of, parse_address
 
 logger = logging.getLogger(__name__)
 
@@ -120,14 +119,9 @@ def _is_in(address: str, networks: Sequence[Network]) -> bool:
     return plain is not None and is_in(parse_address(plain), networks)
 
 
-def network_of(address: str) -> str:
-    """Return the network whose failures are counted together: an IPv4 address, or the /64 of an IPv6 address, all of
-    which one client may have. A text that is no address is counted as it is."""
-    plain = _plain_address(address)
-    if plain is None:
-        return address
-    parsed = parse_address(plain)
-    return plain if parsed.version == 4 else str(IPv6Network((int(parsed), 64), strict=False))
+def _network(address: str) -> str:
+    """Return the network whose failures are counted together."""
+    return network_of(_plain_address(address) or address)
 
 
 class Sessions:
@@ -144,7 +138,7 @@ class Sessions:
     def may_try(self, address: str) -> bool:
         """Return False if the network of this address failed too often in the last minute."""
         now_s = self._now_s()
-        return len(self._recent(network_of(address), now_s)) < FAILURES_MAX
+        return len(self._recent(_network(address), now_s)) < FAILURES_MAX
 
     def _recent(self, network: str, now_s: float) -> list[float]:
         return [at_s for at_s in self._failures.get(network, ()) if now_s - at_s < FAILURES_S]
@@ -155,7 +149,7 @@ class Sessions:
         # A comparison in any case: the time does not tell whether the account exists.
         is_right = hmac.compare_digest(digests.get(user, bytes(len(given))), given)
         if not is_right:
-            self._failed(network_of(address), now_s)
+            self._failed(_network(address), now_s)
             return None
         while len(self._sessions) >= SESSIONS_MAX:
             del self._sessions[min(self._sessions, key=lambda token: self._sessions[token].used_s)]

@@ -149,6 +149,7 @@ class NameServer:
         """Serve until cancelled."""
         self._scanned_at_s = trio.current_time()
         self._server.connections_max = _connections_max()
+        self._server.address_connections_max = self.settings.rocketpy.address_connections_max or math.inf
         async with trio.open_nursery() as nursery:
             for name, sockets in listeners.items():
                 await nursery.start(partial(self._server.run, sockets, name=name))

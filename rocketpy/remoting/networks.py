@@ -34,3 +34,13 @@ def parse_address(host: str) -> Address:
 
 def is_in(address: Address, networks: Sequence[Network]) -> bool:
     return any(address in network for network in networks)
+
+
+def network_of(host: str) -> str:
+    """Return what counts as one address where hosts are limited: an IPv4 address, or the /64 of an IPv6 address, all of
+    which one client may have. A text that is no address is one by itself."""
+    try:
+        address = parse_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    return str(address) if address.version == 4 else str(ipaddress.IPv6Network((int(address), 64), strict=False))

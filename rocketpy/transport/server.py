@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
@@ -14,7 +15,7 @@ from rocketpy.errors import RemoteProtocolError
 from rocketpy.logs import LogLimit
 from rocketpy.remoting.abc import ConnectionListener, Peer
 from rocketpy.remoting.answers import RequestTable
-from rocketpy.remoting.networks import Network, is_in, parse_address
+from rocketpy.remoting.networks import Network, is_in, network_of, parse_address
 from rocketpy.remoting.proxy_header import ProxyHeader, ProxyHeaderKind, bytes_to_read, cut_proxy_header
 
 from .channel import Budget, ChannelLimits, ChannelOwner, StreamChannel
@@ -64,7 +65,10 @@ class RemotingServer:
         self._channels: dict[int, StreamChannel] = {}
         self.connections_max = math.inf
         """More are closed at once: while they waited for a descriptor, their clients would take the server for hung."""
+        self.address_connections_max = math.inf
+        """Of one peer address, or IPv6 /64; more are closed at once."""
         self._count = 0  # of connections, with those that have no channel yet
+        self._of_address: Counter[str] = Counter()
         self._refusals = LogLimit()
 
     @property
@@ -92,8 +96,7 @@ class RemotingServer:
     async def serve_stream(self, stream: trio.abc.Stream, *, is_vip: bool = False, listener: str = "") -> None:
         """Serve one connection until it ends; never raises an Exception."""
         if self._count >= self.connections_max:
-            told = self._refusals.take()
-            if told:
+            if told := self._refusals.take("open files"):
                 logger.warning(
                     "refused %d connections: the limit of open files is reached; raise it (ulimit -Hn)", told
                 )
@@ -102,20 +105,49 @@ class RemotingServer:
         self._count += 1
         try:
             await self._serve(stream, is_vip=is_vip, listener=listener)
+        except Exception as exc:
+            self._owner.table.faults.report("a connection", exc)
+            await trio.aclose_forcefully(stream)
         finally:
             self._count -= 1
 
     async def _serve(self, stream: trio.abc.Stream, *, is_vip: bool, listener: str) -> None:
-        accepted = None
+        client = await self._client_of(stream)
+        if client is None:
+            await trio.aclose_forcefully(stream)
+            return
+        address = network_of(client.host)
+        if self._of_address[address] >= self.address_connections_max:
+            if told := self._refusals.take("addresses"):
+                logger.warning("refused %d connections: their address is at addressConnectionsMax", told)
+            await trio.aclose_forcefully(stream)
+            return
+        self._of_address[address] += 1
         try:
-            accepted = await self._accept(stream)
-        except Exception as exc:
-            self._owner.table.faults.report("a connection", exc)
-        if accepted is None:
+            await self._serve_client(stream, client, is_vip=is_vip, listener=listener)
+        finally:
+            self._of_address[address] -= 1
+            if not self._of_address[address]:
+                del self._of_address[address]
+
+    async def _client_of(self, stream: trio.abc.Stream) -> Peer | None:
+        """The client of a connection; None: it was closed already, or a proxy does not name one."""
+        try:
+            peer = peer_of(stream)
+        except OSError:
+            return None
+        reset_at_death(stream)
+        return await real_peer(stream, peer, self._proxies, self._owner.limits.idle_s)
+
+    async def _serve_client(self, stream: trio.abc.Stream, client: Peer, *, is_vip: bool, listener: str) -> None:
+        carrier: trio.abc.Stream | None = stream
+        if self._acceptor is not None:
+            carrier = await self._acceptor.accept(stream, client, idle_s=self._owner.limits.idle_s)
+        if carrier is None:
             await trio.aclose_forcefully(stream)
             return
         channel = StreamChannel(
-            TrioByteStream(*accepted),
+            TrioByteStream(carrier, client),
             self._owner,
             connection=next(self._connection_ids),
             is_vip=is_vip,
@@ -124,25 +156,9 @@ class RemotingServer:
         self._channels[channel.connection] = channel
         try:
             await channel.run()
-        except Exception as exc:
-            self._owner.table.faults.report("a connection", exc)
         finally:
             del self._channels[channel.connection]
             self._tell_listeners(channel)
-
-    async def _accept(self, stream: trio.abc.Stream) -> tuple[trio.abc.Stream, Peer] | None:
-        """The stream of commands and its peer; None: the connection was closed already, or is refused."""
-        try:
-            peer = peer_of(stream)
-        except OSError:
-            return None
-        reset_at_death(stream)
-        idle_s = self._owner.limits.idle_s
-        client = await real_peer(stream, peer, self._proxies, idle_s)
-        carrier: trio.abc.Stream | None = stream
-        if client is not None and self._acceptor is not None:
-            carrier = await self._acceptor.accept(stream, client, idle_s=idle_s)
-        return None if client is None or carrier is None else (carrier, client)
 
     def _tell_listeners(self, channel: StreamChannel) -> None:
         for listener in self._connection_listeners:

@@ -121,6 +121,33 @@ def test_connections_beyond_the_limit_are_closed_at_once() -> None:
     trio.run(main)
 
 
+def test_connections_of_one_address_are_limited() -> None:
+    """Fault: One address could hold all connections of a name server."""
+
+    async def main() -> None:
+        async with serving(Service()) as (server, address):
+            server.address_connections_max = 2
+            async with open_remoting_client() as first:
+                assert (await ask(first, address, 10)).code == 0
+                others = [await connect(address) for _ in range(3)]
+                for stream in others[1:]:
+                    with pytest.raises(trio.BrokenResourceError, match="reset by peer"):
+                        await stream.receive_some(1)
+                await others[0].aclose()
+                while len(server.channels) > 1:
+                    await trio.lowlevel.checkpoint()
+                async with open_remoting_client() as next_one:
+                    assert (await ask(next_one, address, 10)).code == 0
+                for stream in others:
+                    await stream.aclose()
+            while server.channels:
+                await trio.lowlevel.checkpoint()
+            await trio.testing.wait_all_tasks_blocked()
+            assert not server._of_address, "addresses without connections take no memory"
+
+    trio.run(main)
+
+
 class Waiting:
     """A Waiter that keeps its outcomes."""
 
