@@ -55,10 +55,13 @@ class SqliteSeenIds:
         self._lock = threading.RLock()
         self._additions = 0
         self._database = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
-        self._database.execute("PRAGMA journal_mode=WAL")
-        self._database.executescript(_SCHEMA)
-        with self._lock:
+        try:
+            self._database.execute("PRAGMA journal_mode=WAL")
+            self._database.executescript(_SCHEMA)
             self._trim()
+        except BaseException:
+            self._database.close()  # the caller has no object to close: a ResourceWarning from Python 3.13 on
+            raise
 
     def has(self, key: str) -> bool:
         with self._lock:

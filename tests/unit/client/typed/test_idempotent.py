@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -192,6 +193,14 @@ def test_ids_outlive_the_process_and_groups_have_their_own(tmp_path: Path) -> No
     with SqliteSeenIds(tmp_path / "seen.db", "billing") as again, SqliteSeenIds(tmp_path / "seen.db", "stock") as stock:
         again.add("1")
         assert again.has("1") and not stock.has("1")
+
+
+def test_a_file_that_is_no_database_is_refused_and_closed(tmp_path: Path) -> None:
+    path = tmp_path / "seen.db"
+    path.write_text("no database" * 100)
+    with pytest.raises(sqlite3.DatabaseError):
+        SqliteSeenIds(path)
+    assert not any(Path(entry.path).resolve() == path for entry in os.scandir("/proc/self/fd"))
 
 
 def test_ids_are_bounded_by_age_and_count(monkeypatch: pytest.MonkeyPatch) -> None:
