@@ -126,7 +126,7 @@ def test_outbox(broker: AnyBroker, tmp_path: Path) -> None:
                 assert states == ["COMMIT", "ROLLBACK"]
 
                 async def is_shipped() -> bool:
-                    with sqlite3.connect(shipped) as database:
+                    with contextlib.closing(sqlite3.connect(shipped)) as database:
                         return database.execute("SELECT number FROM shipments").fetchall() == [(7,)]
 
                 await until(is_shipped)

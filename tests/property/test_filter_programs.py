@@ -2,6 +2,8 @@
 
 import random
 import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
 
 import hypothesis.strategies as st
 import pytest
@@ -105,8 +107,9 @@ def _common(choose: random.Random, depth: int) -> str:
 
 
 @pytest.fixture(scope="module")
-def database() -> sqlite3.Connection:
-    return sqlite3.connect(":memory:")
+def database() -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(":memory:")) as opened:
+        yield opened
 
 
 @given(choose=st.randoms(use_true_random=False))

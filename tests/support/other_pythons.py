@@ -20,7 +20,8 @@ PACKAGES = "ca-certificates,gcc,git,iproute2,libc6-dev,make,openssl,procps,pytho
 OPTIONS = ("--variant=apt", f"--include={PACKAGES}", OLD_LISTS)
 TESTS = ("tests/unit", "tests/property", "tests/system", "tests/packages/test_distributions.py")
 
-# $1: the root directory, $2: this tree, the rest: tests. What is mounted goes with the namespace.
+# $1: the root directory, $2: this tree, the rest: tests. What is mounted goes with the namespace. The shell does not
+# exec pytest: it is process 1 of the namespace, and reaps workers whose supervisor a test killed; pytest would not.
 RUN = """
 set -e
 mount --make-rprivate /
@@ -40,7 +41,7 @@ exec chroot . sh -e -c '
     cd /rocketpy
     make dev
     .venv/bin/python -VV
-    exec .venv/bin/python -m pytest --numprocesses 2 --dist loadfile "$@"
+    .venv/bin/python -m pytest --numprocesses 2 --dist loadfile "$@" || exit
 ' sh "$@"
 """
 
