@@ -59,8 +59,9 @@ $(VENV)/.dev: $(VENV)/.built
 	@touch $@
 
 # Tests run on several workers, a file or a long test on one of them, the longest first (tests/support/distribution.py). In
-# `make test` stores lie in memory where there is room: thousands of syncs would measure the disk. The longer targets use
-# the disk. In what CI runs, brokers are forked from a process that has the imports done (tests/support/preloaded.py).
+# `make test`, `test-property` and `test-long` stores lie in memory where there is room: thousands of syncs would measure the
+# disk. The other targets use the disk. In what CI runs, brokers are forked from a process that has the imports done
+# (tests/support/preloaded.py).
 # Brokers, kills and official clients wait most of their time: two cores have room for more of them.
 WORKERS ?= 3
 PARALLEL = --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
@@ -78,7 +79,7 @@ test-property test-long: export ROCKETPY_LONG = 1
 test-property: $(VENV)/.dev  ## the random tests of `make test` that compute only, with their large budget
 	$(PYTEST) $(PARALLEL) tests/property tests/unit/failover/rules/test_histories.py
 
-test-long: $(VENV)/.dev  ## the random tests of `make test` that use clocks or brokers, with their large budget; long scenarios
+test-long: $(VENV)/.dev  ## the random tests of `make test` that use clocks or brokers, with their large budget; tests with the mark `long`
 	$(PYTEST) $(PARALLEL) tests/unit/client/test_cancellation.py tests/unit/client/test_slow_motion.py tests/system/test_hostile_requests.py
 	$(PYTEST) $(PARALLEL) -m long tests/system tests/security
 

@@ -77,15 +77,15 @@ def in_turns(
         for name, work in works.items():
             began_s, before = time.perf_counter(), proc.cpu_s_by_process(roots)
             rows = work()
-            turn = Turn(rows, time.perf_counter() - began_s, taken_s(before, proc.cpu_s_by_process(roots)))
+            turn = Turn(rows, time.perf_counter() - began_s, cpu_used_s(before, proc.cpu_s_by_process(roots)))
             if number >= warm_up:
                 turns[name].append(turn)
     return turns
 
 
-def taken_s(before: Mapping[int, float], after: Mapping[int, float]) -> float:
-    """CPU seconds between two looks at trees of processes. What a process took that has ended since is not known:
-    PySpark's daemon waits for no worker."""
+def cpu_used_s(before: Mapping[int, float], after: Mapping[int, float]) -> float:
+    """Return the CPU seconds that processes used between two samples. A process that ended in between is left out:
+    PySpark's daemon does not wait for its workers, so their time is lost."""
     return sum(cpu_s - before.get(pid, 0.0) for pid, cpu_s in after.items())
 
 

@@ -79,7 +79,7 @@ the system clock was set back
     repair the time service; delays stay right
 the store is in use
     stop the other broker
-refused N connections
+refused N connections: the limit of open files
     raise `LimitNOFILE`
 port N is in use
     set `metricsPort`
@@ -101,7 +101,7 @@ closed N connections of NAME
     the line goes on with a reason that follows here
 raise connectionsMax
     the limit of connections is reached; raise it, or open files (`ulimit -Hn`)
-their address | failed authentications
+refused N connections: their address | their address | failed authentications
     a stranger, a wrong key, or many clients of one [address](access-control.md#limits)
 incomplete requests took | unread responses took
     raise the property named if the clients are yours; else look for strangers

@@ -48,7 +48,7 @@ def cpu_s(roots: list[int]) -> float:
 
 
 def cpu_s_by_process(roots: list[int]) -> dict[int, float]:
-    """As `cpu_s`, of each process of the trees."""
+    """Return the CPU seconds of each process of the trees by its id, as `cpu_s` adds them up."""
     return {pid: _ticks(pid) / TICKS_PER_S for root in roots for pid in tree(root)}
 
 

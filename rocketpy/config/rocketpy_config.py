@@ -116,7 +116,7 @@ class RocketpyConfig(Value):
         0,
         "addressConnectionsMax",
         "Most open connections of one peer address (IPv6: /64), in all selectors; more are closed. Set it above the "
-        "clients behind your largest NAT. 0: no limit.",
+        "clients behind your largest NAT; for a name server above clients and brokers of one. 0: no limit.",
         unit="connections",
         at_most=1_000_000,
         c="rp_limits_config.address_connections",

@@ -119,8 +119,8 @@ def _is_in(address: str, networks: Sequence[Network]) -> bool:
     return plain is not None and is_in(parse_address(plain), networks)
 
 
-def _network(address: str) -> str:
-    """Return the network whose failures are counted together."""
+def _failure_key(address: str) -> str:
+    """Return the key by which failed logins are counted; `address` may have a port and brackets."""
     return network_of(_plain_address(address) or address)
 
 
@@ -138,7 +138,7 @@ class Sessions:
     def may_try(self, address: str) -> bool:
         """Return False if the network of this address failed too often in the last minute."""
         now_s = self._now_s()
-        return len(self._recent(_network(address), now_s)) < FAILURES_MAX
+        return len(self._recent(_failure_key(address), now_s)) < FAILURES_MAX
 
     def _recent(self, network: str, now_s: float) -> list[float]:
         return [at_s for at_s in self._failures.get(network, ()) if now_s - at_s < FAILURES_S]
@@ -149,7 +149,7 @@ class Sessions:
         # A comparison in any case: the time does not tell whether the account exists.
         is_right = hmac.compare_digest(digests.get(user, bytes(len(given))), given)
         if not is_right:
-            self._failed(_network(address), now_s)
+            self._failed(_failure_key(address), now_s)
             return None
         while len(self._sessions) >= SESSIONS_MAX:
             del self._sessions[min(self._sessions, key=lambda token: self._sessions[token].used_s)]

@@ -24,7 +24,8 @@ import attrs
 
 from rocketpy.errors import TlsFailed
 from rocketpy.remoting.abc import Peer
-from rocketpy.tls import HANDSHAKE_S, LOOK_S, Certificates, HandshakeCounts, TlsSession, failure_of, source_of
+from rocketpy.remoting.networks import network_of
+from rocketpy.tls import HANDSHAKE_S, LOOK_S, Certificates, HandshakeCounts, TlsSession, failure_of
 from rocketpy.tls.handshakes import FILES, LIMIT, TIMEOUT
 
 from .worker_messages import decode_host
@@ -98,7 +99,7 @@ class Handshake:
 
     @property
     def source(self) -> tuple[int, str]:
-        return self.way, source_of(self.peer.host)
+        return self.way, network_of(self.peer.host)
 
     @property
     def is_complete(self) -> bool:

@@ -37,8 +37,8 @@ def is_in(address: Address, networks: Sequence[Network]) -> bool:
 
 
 def network_of(host: str) -> str:
-    """Return what counts as one address where hosts are limited: an IPv4 address, or the /64 of an IPv6 address, all of
-    which one client may have. A text that is no address is one by itself."""
+    """Return the key by which limits count a peer: an IPv4 address, or the /64 of an IPv6 address, because one client
+    may have all of it. Other text is returned unchanged."""
     try:
         address = parse_address(host.partition("%")[0])
     except ValueError:

@@ -155,12 +155,15 @@ class NativeRows:
 
 
 def _after_zeros(data: Any, position: int, stop: int) -> int:
-    """The first place from `position` on at which a record may begin, ten times as fast as a search for its magic: a
-    gigabyte of zeros may follow the last record of a log."""
+    """Return the first place at which a record may begin, after the blocks of zeros from `position` on.
+
+    A gigabyte of zeros may follow the last record of a log. To compare blocks is ten times as fast as to search for the
+    magic of a record.
+    """
     first = position
     while position + len(ZEROS) <= stop and data[position : position + len(ZEROS)] == ZEROS:
         position += len(ZEROS)
-    return max(first, position - MAGIC_AT)  # the first bytes of a record's size are zero, too
+    return max(first, position - MAGIC_AT)  # the size of a record begins with up to three bytes of zero
 
 
 def _compiled(condition: str) -> Any:

@@ -24,7 +24,6 @@ from .handshakes import (
     NAMESRV_HANDSHAKES_MAX,
     HandshakeCounts,
     TlsStatistics,
-    source_of,
 )
 from .session import TlsSession, failure_of
 
@@ -43,6 +42,5 @@ __all__ = [
     "client_context",
     "failure_of",
     "server_context",
-    "source_of",
     "trusting_context",
 ]

@@ -7,7 +7,6 @@ the numbers of a name server its connections wait for their turn, within the sam
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 from collections import Counter
 from collections.abc import Mapping
@@ -25,7 +24,6 @@ HANDSHAKE_S = 10.0  # from the first byte on: default of tlsHandshakeTimeoutMill
 HANDSHAKE_BYTES_MAX = 65_536  # that a TlsSession takes from its peer: a hello, and a chain of certificates
 NAMESRV_HANDSHAKES_MAX = 256  # of a name server at once
 HANDSHAKES_OF_SOURCE_MAX = 32  # of them, of one source
-_NETWORK_BITS = 64  # of IPv6: a machine has more addresses than there are handshakes
 
 PLAIN = "plain"
 TIMEOUT = "timeout"
@@ -89,14 +87,3 @@ class HandshakeCounts:
             reload_failures=certificates.reload_failures,
             not_after_s=certificates.not_after_s,
         )
-
-
-def source_of(host: str) -> str:
-    """Return the machine that handshakes count for: an IPv4 address, or the network of an IPv6 address."""
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return host
-    if address.version == 4:
-        return host
-    return str(ipaddress.ip_network((int(address), _NETWORK_BITS), strict=False))

@@ -16,7 +16,7 @@ from rocketpy.logs import LogLimit
 from rocketpy.remoting.abc import ConnectionListener, Peer
 from rocketpy.remoting.answers import RequestTable
 from rocketpy.remoting.networks import Network, is_in, network_of, parse_address
-from rocketpy.remoting.proxy_header import ProxyHeader, ProxyHeaderKind, bytes_to_read, cut_proxy_header
+from rocketpy.remoting.proxy_header import NOBODY, ProxyHeader, ProxyHeaderKind, bytes_to_read, cut_proxy_header
 
 from .channel import Budget, ChannelLimits, ChannelOwner, StreamChannel
 from .streams import peer_of, reset_at_death
@@ -66,9 +66,9 @@ class RemotingServer:
         self.connections_max = math.inf
         """More are closed at once: while they waited for a descriptor, their clients would take the server for hung."""
         self.address_connections_max = math.inf
-        """Of one peer address, or IPv6 /64; more are closed at once."""
+        """Bound on the connections of one peer address (IPv6: one /64). A connection beyond it is closed at once."""
         self._count = 0  # of connections, with those that have no channel yet
-        self._of_address: Counter[str] = Counter()
+        self._of_address: Counter[str] = Counter()  # connections by `network_of` their client; none has 0
         self._refusals = LogLimit()
 
     @property
@@ -104,22 +104,27 @@ class RemotingServer:
             return
         self._count += 1
         try:
-            await self._serve(stream, is_vip=is_vip, listener=listener)
+            await self._serve_within_limit(stream, is_vip=is_vip, listener=listener)
         except Exception as exc:
             self._owner.table.faults.report("a connection", exc)
             await trio.aclose_forcefully(stream)
         finally:
             self._count -= 1
 
-    async def _serve(self, stream: trio.abc.Stream, *, is_vip: bool, listener: str) -> None:
+    async def _serve_within_limit(self, stream: trio.abc.Stream, *, is_vip: bool, listener: str) -> None:
+        """Serve the connection unless its address has `address_connections_max` of them."""
         client = await self._client_of(stream)
         if client is None:
             await trio.aclose_forcefully(stream)
             return
         address = network_of(client.host)
-        if self._of_address[address] >= self.address_connections_max:
+        is_known = client.host != NOBODY.host  # clients that their proxy cannot name are not one client
+        if is_known and self._of_address[address] >= self.address_connections_max:
             if told := self._refusals.take("addresses"):
-                logger.warning("refused %d connections: their address is at addressConnectionsMax", told)
+                words = (told, address)
+                logger.warning(
+                    "refused %d connections: their address is at addressConnectionsMax; the last: %s", *words
+                )
             await trio.aclose_forcefully(stream)
             return
         self._of_address[address] += 1
@@ -131,7 +136,7 @@ class RemotingServer:
                 del self._of_address[address]
 
     async def _client_of(self, stream: trio.abc.Stream) -> Peer | None:
-        """The client of a connection; None: it was closed already, or a proxy does not name one."""
+        """Return the client of a connection; None: it is closed already, or its proxy sent no valid PROXY header."""
         try:
             peer = peer_of(stream)
         except OSError:
@@ -140,6 +145,7 @@ class RemotingServer:
         return await real_peer(stream, peer, self._proxies, self._owner.limits.idle_s)
 
     async def _serve_client(self, stream: trio.abc.Stream, client: Peer, *, is_vip: bool, listener: str) -> None:
+        """Run the TLS acceptor, then the channel, until the connection ends."""
         carrier: trio.abc.Stream | None = stream
         if self._acceptor is not None:
             carrier = await self._acceptor.accept(stream, client, idle_s=self._owner.limits.idle_s)

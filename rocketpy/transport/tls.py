@@ -16,6 +16,7 @@ import trio
 
 from rocketpy.errors import TlsFailed
 from rocketpy.remoting.abc import Peer
+from rocketpy.remoting.networks import network_of
 from rocketpy.tls import (
     HANDSHAKE_S,
     HANDSHAKES_OF_SOURCE_MAX,
@@ -26,7 +27,6 @@ from rocketpy.tls import (
     HandshakeCounts,
     TlsSession,
     TlsStatistics,
-    source_of,
 )
 from rocketpy.tls.handshakes import CLOSED, PLAIN, RECORDS, TIMEOUT
 
@@ -175,7 +175,7 @@ class TlsAcceptor:
             if failure.reason == RECORDS:
                 self._counts.refuse(peer, failure.reason, str(failure))
 
-        async with self._turn(source_of(peer.host)):
+        async with self._turn(network_of(peer.host)):
             stream = TlsStream(plain, TlsSession.server(self._certificates.context), refuse)
             await stream.shake_hands()
         self._counts.completed += 1

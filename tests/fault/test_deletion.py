@@ -44,7 +44,7 @@ def wait_dispatched(reader: Reader, topic: str, places: Iterable[tuple[int, int]
 
 
 def expect(port: int, acks: list[Ack]) -> None:
-    """Every one of them can be read where it was acknowledged."""
+    """Assert that every acknowledged message is read at its acknowledged place."""
     wanted = {(ack.queue_id, ack.queue_offset): (ack.life, ack.number) for ack in acks}
     reader = Reader(port)
     wait_dispatched(reader, TOPIC, wanted)
@@ -53,7 +53,7 @@ def expect(port: int, acks: list[Ack]) -> None:
     for queue_id, end in enumerate(ends):
         for record in reader.records(TOPIC, queue_id):
             if record.queue_offset >= end:
-                break  # a producer that sends meanwhile stores more than this process can read
+                break  # the end as it was: a producer that runs appends faster than this process reads
             _, life, number, _ = bytes(record.body).split(b" ", 3)
             assert (queue_id, record.queue_offset) not in found, "an offset twice"
             found[queue_id, record.queue_offset] = (life.decode(), int(number))

@@ -91,7 +91,7 @@ def test_offsets_are_stored_as_differences(tmp_path: Path) -> None:
     group = pq.ParquetFile(tmp_path / "a" / manifest.files[0].path).metadata.row_group(0)
     columns = map(group.column, range(group.num_columns))
     as_differences = [column.path_in_schema for column in columns if "DELTA_BINARY_PACKED" in column.encodings]
-    assert sorted(as_differences) == sorted(archive_files.RISING)
+    assert sorted(as_differences) == sorted(archive_files.DELTA_ENCODED)
 
 
 def test_a_run_without_manifest_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

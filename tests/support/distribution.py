@@ -20,7 +20,7 @@ APART = re.compile(
 )
 SOURCES = re.compile(r"tests/unit/test_(?:layering|operations_page|tidy)\.py::")
 WAITING = ("tests/system/", "tests/security/")
-# Beginnings of the names of tests, by their seconds in a run of CI.
+# Beginnings of the names of tests: SOURCES, then others by their seconds in a run of CI.
 LONGEST = (
     "tests/unit/test_layering.py",  # with the others of SOURCES
     "tests/unit/test_operations_page.py",

@@ -58,8 +58,8 @@ class MasterRoute:
     _disputes: dict[str, _Dispute] = attrs.field(init=False, factory=dict)  # by name server
 
     async def look(self) -> None:
-        """Ask each name server once."""
-        if not self._is_master:  # nor is a task begun for each name server, once a second
+        """Ask each name server once; on a master with automatic failover only."""
+        if not self._is_master:  # asked before a task begins for each name server, which happens once a second
             return
         async with trio.open_nursery() as nursery:
             for address in self._outer_api.addresses:

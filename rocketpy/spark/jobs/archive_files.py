@@ -30,7 +30,7 @@ PAGE_ROWS = 1024
 COLUMNS = parse_columns(SETS[-1], diagnostics=False)
 IN_FILES = tuple(name for name in COLUMNS if name != "topic")  # which the directory says
 WITHOUT_STATISTICS = ("body", "properties", "raw")  # no query skips pages by the least and greatest of these
-RISING = ("queueOffset", "physicalOffset")  # as differences, 20 times smaller, and compressed in half of the time
+DELTA_ENCODED = ("queueOffset", "physicalOffset")  # by DELTA_BINARY_PACKED: 20 times smaller in half of the time
 PLACE = ("topic", "dt", "queueId")
 ORDERED_BY = ("topic", "storeTimestamp", "queueId")  # what queue_order looks at
 DAY_US = 86_400_000_000
@@ -132,9 +132,9 @@ def queue_order(batch: Any) -> Any:
     """The numbers of a batch's rows by topic, day and queue, and as they are in the log within a queue.
 
     A stable sort of one number for each topic, day and queue takes half the time of one by three columns. Most batches
-    are of one topic and day: their queues alone take a quarter of that.
+    have one topic and day; sorting these by queueId alone takes a quarter of that.
     """
-    if _is_of_one_place(batch["topic"], batch["storeTimestamp"]):
+    if _has_one_topic_and_day(batch["topic"], batch["storeTimestamp"]):
         return pc.sort_indices(batch["queueId"])
     numbers = None
     for column in (batch["topic"], _days(batch), batch["queueId"]):
@@ -145,8 +145,8 @@ def queue_order(batch: Any) -> Any:
     return pc.sort_indices(numbers)
 
 
-def _is_of_one_place(topics: Any, times: Any) -> bool:
-    """Return True if all rows are of one topic and one day."""
+def _has_one_topic_and_day(topics: Any, times: Any) -> bool:
+    """Return True if all rows have one topic and one UTC day."""
     if not len(topics) or times.null_count:
         return False
     topic, time = pc.min_max(topics), pc.min_max(times)
@@ -223,7 +223,7 @@ def write_table(table: Any, path: Path) -> int:
             file,
             compression="zstd",
             use_dictionary=["brokerName", "tags", "bornHost", "storeHost"],
-            column_encoding={name: "DELTA_BINARY_PACKED" for name in RISING if name in table.column_names},
+            column_encoding={name: "DELTA_BINARY_PACKED" for name in DELTA_ENCODED if name in table.column_names},
             write_statistics=[name for name in table.column_names if name not in WITHOUT_STATISTICS],
             write_batch_size=max(1, min(PAGE_ROWS, PAGE_BYTES * table.num_rows // max(1, table.nbytes))),
         )

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from rocketpy.errors import StoreError
 
-from .archive_files import new_attempt, opened_table, write_table
+from .archive_files import DELTA_ENCODED, new_attempt, opened_table, write_table
 from .archive_log import ArchivedFile, ArchiveLog, Manifest, files_of, manifests_of
 from .running import run_parts
 
@@ -27,6 +27,7 @@ FILE_BYTES = 256 << 20  # of a file after compaction, about
 MEMORY_BYTES = 512 << 20  # of rows that one task has in memory
 ORDER = [("queueId", "ascending"), ("queueOffset", "ascending")]
 HASHES = 1 << 64
+OFFSET_BYTES = 8  # of one in memory; files have differences
 
 
 @attrs.frozen
@@ -100,7 +101,8 @@ def plan_groups(target: Path, files: list[ArchivedFile], file_bytes: int, memory
 def _unpacked_bytes(path: Path) -> int:
     with opened_table(path) as file:
         metadata = file.metadata
-        return sum(metadata.row_group(index).total_byte_size for index in range(metadata.num_row_groups))
+        encoded = sum(metadata.row_group(index).total_byte_size for index in range(metadata.num_row_groups))
+        return encoded + OFFSET_BYTES * len(DELTA_ENCODED) * metadata.num_rows
 
 
 def merge(target: Path, pending: Path, number: int, group: Group) -> ArchivedFile:

@@ -58,7 +58,10 @@ def tasks_of(parts: Sequence[Any], cores: int) -> list[Sequence[Any]]:
 
 
 def even_tasks(parts: Sequence[Any], tasks_max: int) -> Iterator[Sequence[Any]]:
-    """Divide parts, in their order, among as many tasks as there may be: executors may be added while a job runs."""
+    """Divide parts, in their order, into at most `tasks_max` tasks of equal size; the last one may be shorter.
+
+    For a cluster, where executors may be added while a job runs: up to `tasks_max` parts, each is a task of its own.
+    """
     size = max(1, -(-len(parts) // tasks_max))
     for at in range(0, len(parts), size):
         yield parts[at : at + size]

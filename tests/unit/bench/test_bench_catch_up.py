@@ -20,5 +20,5 @@ def test_a_process_is_charged_for_itself_alone() -> None:
     while time.process_time() < begin + 0.1:
         pass
     own, tree = proc.own_cpu_s(os.getpid()), proc.cpu_s([os.getpid()])
-    assert begin < own <= tree + 2 / proc.TICKS_PER_S  # of user and of system time a part of a tick is missing
+    assert begin < own <= tree + 2 / proc.TICKS_PER_S  # which rounds user and system time down to a tick each
     assert proc.own_cpu_s(2**22 + 1) == 0.0  # no such process

@@ -207,11 +207,10 @@ def test_a_target_that_fails_twice_gets_the_notice_at_the_third_try(
 def test_an_error_of_a_library_ends_one_notice_only(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It ended the console: pages, alarms and the other target. The error is that of `email` in Python 3.11 for the
-    sender `console@[`, which 3.13 accepts."""
+    """Fault: An exception of `email` ended the console, its alarms and its other target."""
 
     def fail(*arguments: Any) -> None:
-        raise AttributeError("'InvalidHeaderDefect'")
+        raise AttributeError("'InvalidHeaderDefect'")  # as Python 3.11 for the sender console@[, which 3.13 accepts
 
     monkeypatch.setattr(smtplib.SMTP, "send_message", fail)
     monkeypatch.setattr(module, "PAUSES_S", ())

@@ -75,6 +75,18 @@ def test_open_files_limit_the_connections(
     trio.run(main)
 
 
+@pytest.mark.parametrize(("setting", "expected"), [(0, math.inf), (7, 7)])
+def test_address_connections_max_is_the_limit_of_the_server(tmp_path: Path, setting: int, expected: float) -> None:
+    settings = settings_in(tmp_path)
+    settings = attrs.evolve(settings, rocketpy=attrs.evolve(settings.rocketpy, address_connections_max=setting))
+
+    async def main() -> None:
+        async with serving(tmp_path, NameServer(settings)) as (server, _, _):
+            assert server._server.address_connections_max == expected
+
+    trio.run(main)
+
+
 def test_a_broker_is_known_as_long_as_its_connection(tmp_path: Path) -> None:
     """Holds: name server, liveness of brokers."""
 

@@ -1,4 +1,4 @@
-"""Addresses that are counted together."""
+"""The key by which limits count a peer."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ from rocketpy.remoting.networks import network_of
         ("a host", "a host"),
     ],
 )
-def test_an_ipv6_network_is_one_address(host: str, network: str) -> None:
+def test_ipv6_peers_are_counted_by_their_64_network_others_by_themselves(host: str, network: str) -> None:
     assert network_of(host) == network

@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from rocketpy.logs import LogLimit
-from rocketpy.tls import Certificates, HandshakeCounts, TlsStatistics, source_of
+from rocketpy.tls import Certificates, HandshakeCounts, TlsStatistics
 from rocketpy.tls.handshakes import REASONS
 from tests.support.certificates import Authority, tls_config
 
@@ -45,16 +45,3 @@ def test_statistics_are_those_of_files_and_handshakes(tmp_path_factory: pytest.T
         )
     )
     assert set(found.refused) <= set(REASONS)
-
-
-@pytest.mark.parametrize(
-    ("host", "source"),
-    [
-        ("10.0.0.7", "10.0.0.7"),
-        ("2001:db8:1:2:aaaa::1", "2001:db8:1:2::/64"),
-        ("2001:db8:1:2:bbbb::1", "2001:db8:1:2::/64"),
-        ("not an address", "not an address"),
-    ],
-)
-def test_the_machine_that_a_handshake_counts_for(host: str, source: str) -> None:
-    assert source_of(host) == source

@@ -15,7 +15,7 @@ import trio.testing
 
 from rocketpy import aio
 from rocketpy.errors import ConnectFailed, ConnectionLost, RequestTimeout
-from rocketpy.remoting.abc import Channel
+from rocketpy.remoting.abc import Channel, Peer
 from rocketpy.remoting.answers import RequestTable
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.connection import Connection, RequestReceived
@@ -144,6 +144,49 @@ def test_connections_of_one_address_are_limited() -> None:
                 await trio.lowlevel.checkpoint()
             await trio.testing.wait_all_tasks_blocked()
             assert not server._of_address, "addresses without connections take no memory"
+
+    trio.run(main)
+
+
+def test_clients_that_their_proxy_cannot_name_are_not_one_address() -> None:
+    async def main() -> None:
+        async with serving(Service(), proxies="127.0.0.1") as (server, address):
+            server.address_connections_max = 1
+            streams = [await connect(address) for _ in range(3)]
+            for stream in streams:
+                await stream.send_all(b"PROXY UNKNOWN\r\n")
+            while len(server.channels) < len(streams):
+                await trio.lowlevel.checkpoint()
+            for stream in streams:
+                await stream.aclose()
+
+    trio.run(main)
+
+
+class Refusing:
+    """An acceptor that accepts nothing."""
+
+    async def accept(self, stream: trio.abc.Stream, peer: Peer, *, idle_s: float) -> trio.abc.Stream | None:
+        if peer.port % 2:
+            raise RuntimeError("a fault of the acceptor")
+        return None
+
+
+def test_a_refused_handshake_gives_its_place_back() -> None:
+    async def main() -> None:
+        server = RemotingServer(RequestTable({}), acceptor=Refusing())
+        server.address_connections_max = 1
+        listeners = await open_listeners("127.0.0.1", 0)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(server.run, listeners)
+            for _ in range(6):
+                stream = await connect(f"127.0.0.1:{listening_port(listeners[0])}")
+                with contextlib.suppress(trio.BrokenResourceError):
+                    assert await stream.receive_some(1) == b""
+                await stream.aclose()
+                await trio.testing.wait_all_tasks_blocked()
+                assert not server._of_address
+            nursery.cancel_scope.cancel()
 
     trio.run(main)
 
