@@ -102,7 +102,7 @@ def _unpacked_bytes(path: Path) -> int:
     with opened_table(path) as file:
         metadata = file.metadata
         encoded = sum(metadata.row_group(index).total_byte_size for index in range(metadata.num_row_groups))
-        return encoded + OFFSET_BYTES * len(DELTA_ENCODED) * metadata.num_rows
+        return int(encoded) + OFFSET_BYTES * len(DELTA_ENCODED) * int(metadata.num_rows)
 
 
 def merge(target: Path, pending: Path, number: int, group: Group) -> ArchivedFile:
