@@ -24,7 +24,7 @@ SHAPES = {
     "three of each pool": {"codecWorkers": "1", "pullWorkers": "3", "queryWorkers": "3"},
 }
 # A busy machine stops workers for a second now and then; that sends are then refused is asked elsewhere.
-PATIENT = {"osPageCacheBusyTimeOutMills": "60000", "waitTimeMillsInSendQueue": "60000"}
+PATIENT = dict.fromkeys(("osPageCacheBusyTimeOutMills", "waitTimeMillsInSendQueue", "slowSendAgeMaxMillis"), "60000")
 PIPELINED = 2_000
 UNKNOWN_CODE = 9_999
 
