@@ -163,7 +163,7 @@ typedef struct rp_msg_completed {
  * send worker at the manager. */
 typedef struct rp_msg_tables_end {
     uint64_t sends_from;
-    uint32_t epoch; /* epoch of the receiving worker */
+    uint32_t epoch; /* of the receiving worker; 0: it may still have some */
     uint32_t reserved;
 } rp_msg_tables_end;
 

@@ -326,7 +326,8 @@ class FastPath(Protocol):
         """Send the current brokerPermission, maxMessageSize and rejectTransactionMessage to the workers."""
 
     def tables_end(self) -> None:
-        """All table entries are sent: the send and pull workers may start to serve."""
+        """All table entries are sent: the send and pull workers may start to serve. A new send worker may when the slow
+        path has returned the sends of the previous one."""
 
     async def position(self) -> int:
         """Wait for the end of the log at the time when the send worker has taken all that it was told so far."""

@@ -5,6 +5,8 @@ next broker as well."""
 from __future__ import annotations
 
 import json
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 
@@ -16,6 +18,8 @@ from rocketpy.remoting.command import RemotingCommand
 from tests.support.broker import RunningBroker, running_broker
 from tests.support.history import Connection, send_request
 from tests.support.kills import wait_until_gone
+from tests.support.wire import Wire, read_all
+from tests.support.wire import send_request as wire_send
 
 HEART_BEAT, LOCK, UNLOCK, MEMBERS, UPDATE_OFFSET, QUERY_OFFSET, PULL, CREATE_TOPIC = 34, 41, 42, 38, 15, 14, 11, 17
 PULL_NOT_FOUND, SUBSCRIPTION_NOT_EXIST = 19, 24
@@ -185,3 +189,22 @@ def test_locks_outlive_the_broker_and_offsets_are_those_of_the_file(broker: Runn
     assert b.lock(0, 1, 2) == [2]
     assert a.lock(0, 1, 2) == [0, 1]
     assert b.committed(3) == 0, "it was not saved"
+
+
+def test_a_connection_keeps_its_order_when_manager_and_send_worker_are_killed() -> None:
+    """The first sends wait for the manager, behind one to a topic that does not exist yet.
+    Fault: After kills of manager and send worker, later sends of a connection overtook those in the manager's ring."""
+    settings = {"selectorWorkers": "1", "codecWorkers": "1", "slowSendAgeMaxMillis": "60000"}
+    settings |= {"osPageCacheBusyTimeOutMills": "60000", "waitTimeMillsInSendQueue": "60000"}
+    with running_broker(settings) as broker, Wire.open(broker.port) as wire, Wire.open(broker.port) as other:
+        assert {wire.ask(wire_send(topic, b"-")).code for topic in ("T", "V")} == {0}
+        pids = broker.workers()
+        os.kill(pids["manager"], signal.SIGSTOP)
+        earlier = wire.tell(wire_send("U", b"-"), *(wire_send("T", b"%d" % n) for n in range(10)))
+        # The answer of the fast path shows that the send worker has passed those of `wire` to the manager.
+        assert other.ask(wire_send("V", b"-")).code == 0
+        for name in ("send", "manager"):
+            os.kill(pids[name], signal.SIGKILL)
+        later = wire.tell(*(wire_send("T", b"%d" % n) for n in range(10, 20)))
+        assert {answer.code for answer in wire.answers([*earlier, *later]).values()} == {0}
+        assert [record.body for record in read_all(other, "T", 21)] == [b"-", *(b"%d" % n for n in range(20))]

@@ -65,6 +65,7 @@ TABLES = (
     WorkerMessage.SETTINGS,
     WorkerMessage.FILTER,
 )
+NO_EPOCH = 0  # of no worker: they count from 1
 
 
 Link = tuple[WorkerBlock, Outbox]
@@ -90,8 +91,8 @@ class _FastPathProcess:
     outbox: Outbox
     takes: frozenset[int]
     epoch: int = attrs.field(init=False)
-    owes_end: bool = attrs.field(init=False, default=False)  # it was restarted, and waits for its end mark
-    is_told: bool = attrs.field(init=False, default=False)  # all entries are on their way to it
+    owes_end: bool = attrs.field(init=False, default=False)  # it waits for its end mark: it, or the manager, is new
+    is_told: bool = attrs.field(init=False, default=True)  # all entries are on their way to it
 
     def __attrs_post_init__(self) -> None:
         self.epoch = self.block.epoch
@@ -232,7 +233,10 @@ class RingFastPath:
     def tables_end(self) -> None:
         self._are_tables_whole = True
         for process in self._with_end:
-            self._put_tables_end(process)
+            process.owes_end = True
+        self._end_tables_where_due()
+        if self._send.owes_end:  # one that is not new learns at once which sends the previous manager has lost
+            self._put_tables_end(self._send, epoch=NO_EPOCH)
 
     def _enter(self, kind: WorkerMessage, name: str, second: str, record: bytes) -> None:
         self._tables[kind][name, second] = record
@@ -253,7 +257,7 @@ class RingFastPath:
         The end mark lets it serve its codecs. It stands after the changes made while the worker was told: a permission
         that was taken away must not be used again. A restarted send worker does not know which connections have sends
         at the manager. So it gets the mark when all of those have been returned; otherwise later sends would overtake
-        them.
+        them. The same holds when the manager was restarted, because the send worker may have been too.
         """
         process.owes_end, process.is_told = process in self._with_end, False
         process.outbox.put_all(self._entries(process))
@@ -269,22 +273,18 @@ class RingFastPath:
 
     def _end_tables_where_due(self) -> None:
         for process in self._with_end:
-            is_due = process.owes_end and process.is_told
+            is_due = self._are_tables_whole and process.owes_end and process.is_told
             if is_due and (process is not self._send or self._is_completed()):
                 process.owes_end = False
-                self._put_tables_end(process)
+                self._put_tables_end(process, process.epoch)
 
     def _is_completed(self) -> bool:
         """All sends that the send worker left to the manager have been returned."""
         return not self._incomplete and (self._sends is None or self._sends.is_empty())
 
-    def _put_tables_end(self, process: _FastPathProcess) -> None:
-        if self._are_tables_whole:
-            process.outbox.put(
-                WorkerMessage.TABLES_END,
-                TABLES_END.write(sends_from=self._sends_from, epoch=process.epoch),
-                always=True,
-            )
+    def _put_tables_end(self, process: _FastPathProcess, epoch: int) -> None:
+        record = TABLES_END.write(sends_from=self._sends_from, epoch=epoch)
+        process.outbox.put(WorkerMessage.TABLES_END, record, always=True)
 
     # -- requests
 

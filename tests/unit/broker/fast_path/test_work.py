@@ -15,6 +15,7 @@ from rocketpy.native.core import ffi
 from rocketpy.reactor import worker_messages
 from rocketpy.reactor.worker_messages import (
     PULL_REQUEST,
+    TABLES_END,
     WorkerMessage,
     decode_pull,
     encode_clean_expired,
@@ -52,6 +53,22 @@ def test_a_send_worker_that_was_replaced_may_go_on_when_all_earlier_sends_are_co
     desk.fast_path.complete(second)
     assert desk.kinds("send") == [WorkerMessage.COMPLETED, WorkerMessage.TABLES_END]
     assert desk.kinds("send") == []
+
+
+def test_a_restarted_manager_lets_a_new_send_worker_serve_when_all_earlier_sends_are_completed(desk: Desk) -> None:
+    """Both may have been restarted. One that is not new learns at once which sends were lost.
+    Fault: A restarted manager let a new send worker serve at once, and later sends overtook those in its ring."""
+    request = send_request(ChannelLog())
+    desk.fast_path.took(request)
+    desk.blocks["send"].begin(1)
+    desk.fast_path.turn()
+    desk.fast_path.tables_end()
+    ((kind, lost),) = desk.told("send")
+    assert (kind, TABLES_END.read(lost).epoch) == (WorkerMessage.TABLES_END, 0)
+    desk.fast_path.complete(request)
+    (completed, _), (kind, end) = desk.told("send")
+    assert (completed, kind) == (WorkerMessage.COMPLETED, WorkerMessage.TABLES_END)
+    assert TABLES_END.read(end).epoch == desk.blocks["send"].epoch
 
 
 @pytest.mark.parametrize("oneway", [False, True])
