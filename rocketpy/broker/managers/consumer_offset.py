@@ -7,7 +7,8 @@ them can arrive after an update that its client sent later, for example when a c
 update: the time of each update is stored, and an offset of an earlier pull is dropped.
 
 Changes since the last completed save are in a journal, for a restarted manager. The times of updates are not in it, so
-a restarted manager drops offsets of pulls that arrived before its start.
+a restarted manager drops offsets of pulls that arrived before its start, or up to WAITED_MS after it: updates that
+waited for the manager are older, and would undo them.
 
 Nothing runs ahead of the log (log_marks.py). The file says, as its last member, the log position that its offsets
 presume: the end of the log when the last of them was written. If the log is shorter when it is opened, the offsets that
@@ -40,6 +41,7 @@ from .config_file import ConfigFile
 logger = logging.getLogger(__name__)
 
 Queues = dict[int, int]
+WAITED_MS = 1000  # until requests that waited for a restarted manager are answered; clients repeat offsets every 5 s
 
 
 class ConsumerOffsetManager:
@@ -106,6 +108,7 @@ class ConsumerOffsetManager:
                 if not queues:
                     self._drop(group, topic)
         if entries:
+            self._started_ms += WAITED_MS
             logger.info("restored %d committed offsets that the previous manager had not saved", len(entries))
             self.file.changed()
 

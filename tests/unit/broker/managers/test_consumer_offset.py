@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from rocketpy.broker.files import json_file
-from rocketpy.broker.managers.consumer_offset import ConsumerOffsetManager
+from rocketpy.broker.managers.consumer_offset import WAITED_MS, ConsumerOffsetManager
 from rocketpy.broker.memory.journal import Journal, format_memory
 from rocketpy.errors import ConfigError
 from rocketpy.logs import LOG_INTERVAL_S
@@ -213,6 +213,22 @@ def test_an_offset_of_a_pull_that_arrived_before_the_restart_undoes_nothing(tmp_
     lives.table.note_update("G", "T", 0, 1000)
     table = lives.die(started_ms=1200)
     assert table.was_updated_since("G", "T", 0, 999) and table.was_updated_since("G", "T", 1, 1200)
+    assert not table.was_updated_since("G", "T", 0, 1201 + WAITED_MS)
+
+
+def test_an_update_that_waited_for_a_new_manager_undoes_no_offset_of_a_later_pull(tmp_path: Path) -> None:
+    """Fault: The committed offset of an orderly group went back by one after a kill of the manager."""
+    lives = Lives(tmp_path / "consumerOffset.json")
+    lives.table.commit("G", "T", 0, 724)
+    table = lives.die(started_ms=1200)
+    assert table.was_updated_since("G", "T", 0, 1210), "the offset 726 of a pull is dropped: the client repeats it"
+    assert table.commit("G", "T", 0, 725) == 724, "which waited, and is older than that pull"
+    table.note_update("G", "T", 0, 1220)
+    assert not table.was_updated_since("G", "T", 0, 1221), "from now on times tell"
+
+
+def test_a_manager_without_predecessor_takes_offsets_of_pulls_at_once(tmp_path: Path) -> None:
+    table = ConsumerOffsetManager(tmp_path / "offsets", started_ms=1200)
     assert not table.was_updated_since("G", "T", 0, 1201)
 
 
