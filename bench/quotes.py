@@ -196,11 +196,6 @@ QUOTES = (
         remark=": workers of Python 3.11 copy pages when they count references",
     ),
     missed(
-        "idle with everything on, % of a core",
-        "≤0.5",
-        Cell("idle.md", ("idle broker with everything on",), "value", lambda share: f"{share:g}"),
-    ),
-    missed(
         "import of a consumer, ms",
         "≤150",
         Cell("client.md", ("a consumer",), "ms"),
@@ -234,8 +229,6 @@ QUOTES = (
     of_spark("scan of 1 KiB, min, Parquet's time", "≤0.7", "scan", "min, time of Parquet", unit="×"),
     of_spark("scan of 1 KiB, std, Parquet's time", "≤0.8", "scan", "std, time of Parquet", unit="×"),
     of_spark("scan of 1 KiB, all, Parquet's time", "≤0.8", "scan", "all, time of Parquet", unit="×"),
-    of_spark("archive of 1 KiB, GB/s of log", "≥1.5", "archive", "1 KiB, log"),
-    of_spark("archive of 100 B, rows/s", "≥2500000", "archive", "100 B"),
     of_spark("running broker, min, speed of the scan", "≥0.8", "broker", "min, speed of the store scan", unit="×"),
     of_spark("running broker, std, speed of the scan", "≥0.8", "broker", "std, speed of the store scan", unit="×"),
     of_spark("four workers, CPU of one worker", "≤1.25", "cluster", "4 workers, CPU of one worker", unit="×"),
