@@ -121,9 +121,8 @@ class RemotingServer:
         is_known = client.host != NOBODY.host  # clients that their proxy cannot name are not one client
         if is_known and self._of_address[address] >= self.address_connections_max:
             if told := self._refusals.take("addresses"):
-                words = (told, address)
                 logger.warning(
-                    "refused %d connections: their address is at addressConnectionsMax; the last: %s", *words
+                    "refused %d connections: their address is at addressConnectionsMax; the last: %s", told, address
                 )
             await trio.aclose_forcefully(stream)
             return

@@ -60,7 +60,7 @@ def test_tasks_become_shorter_towards_the_end(count: int) -> None:
 
 @pytest.mark.parametrize("count", [*range(20), 10_000])
 def test_even_tasks_are_bounded_and_have_one_part_each_while_they_can(count: int) -> None:
-    tasks = list(even_tasks(range(count), 8))
+    tasks = even_tasks(range(count), 8)
     assert [part for task in tasks for part in task] == list(range(count))
     assert len(tasks) <= 8 and (count > 8 or len(tasks) == count)
     assert max(map(len, tasks), default=0) == -(-count // 8)

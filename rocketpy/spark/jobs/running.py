@@ -36,7 +36,7 @@ def run_parts(spark: SparkSession | None, work: Callable[[Any], Any], parts: Seq
         return ()
     context = spark.sparkContext
     is_local = context.master.startswith("local")
-    tasks = tasks_of(parts, context.defaultParallelism) if is_local else list(even_tasks(parts, TASKS_MAX))
+    tasks = tasks_of(parts, context.defaultParallelism) if is_local else even_tasks(parts, TASKS_MAX)
     divided = context.parallelize(tasks, len(tasks))
     results: list[Any] = divided.mapPartitions(partial(_work, Origin(), work)).collect()
     return results
@@ -57,14 +57,13 @@ def tasks_of(parts: Sequence[Any], cores: int) -> list[Sequence[Any]]:
     return tasks
 
 
-def even_tasks(parts: Sequence[Any], tasks_max: int) -> Iterator[Sequence[Any]]:
+def even_tasks(parts: Sequence[Any], tasks_max: int) -> list[Sequence[Any]]:
     """Divide parts, in their order, into at most `tasks_max` tasks of equal size; the last one may be shorter.
 
     For a cluster, where executors may be added while a job runs: up to `tasks_max` parts, each is a task of its own.
     """
     size = max(1, -(-len(parts) // tasks_max))
-    for at in range(0, len(parts), size):
-        yield parts[at : at + size]
+    return [parts[at : at + size] for at in range(0, len(parts), size)]
 
 
 def run_in_groups(
