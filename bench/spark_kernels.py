@@ -25,9 +25,9 @@ from rocketpy.spark.topic_options import TopicOptions
 PROCESSES = 2
 
 
-def pieces_of(path: str, split_bytes: int) -> list[Piece]:
-    """The parts of a store at rest."""
-    return plan(parse_options(StoreOptions, {"path": path, "splitBytes": str(split_bytes)}))
+def pieces_of(path: str, **options: str) -> list[Piece]:
+    """The parts of a store at rest, as Spark gets them by these options."""
+    return plan(parse_options(StoreOptions, {"path": path, **options}))
 
 
 def scan(piece: Piece) -> int:

@@ -28,7 +28,6 @@ from .spark_resent import RESENT
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SPLIT_BYTES = 64 << 20
 IMAGE_BYTES = 32 << 20
 STREAM_BARS = {64: 120, 1000: 200}  # queues: milliseconds of a micro-batch
 PHASES = ("latestOffset", "walCommit", "queryPlanning", "addBatch", "commitOffsets")  # of a micro-batch
@@ -98,7 +97,7 @@ def ask_decode(scale: Scale, directory: Path) -> Iterator[Figure]:
     bars = {("100 B", "min"): 18e6, ("100 B", "all"): 8e6}
     with stopped_stores(directory, scale.messages) as stores:
         for size, path in stores.items():
-            piece = pieces_of(str(path), IMAGE_BYTES)[0]
+            piece = pieces_of(str(path), splitBytes=str(IMAGE_BYTES))[0]
             image = (piece.segment.path.read_bytes())[: piece.end - piece.segment.start]
             for columns in SETS:
                 names = parse_columns(columns, diagnostics=False)
@@ -121,7 +120,7 @@ def ask_scan(scale: Scale, directory: Path) -> Iterator[Figure]:
 
 
 def _scans(spark: SparkSession, size: str, path: str, scale: Scale) -> Iterator[Figure]:
-    body, pieces = SIZES[size], pieces_of(path, SPLIT_BYTES)
+    body, pieces = SIZES[size], pieces_of(path)
     passes = max(1, scale.scan_bytes // sum(map(record_bytes, pieces)))
     to_arrow = partial(decode, parse_columns("min", diagnostics=False), path)
     ask = partial(measured, "scan", scale=scale, body=body)
@@ -137,7 +136,7 @@ def _scans(spark: SparkSession, size: str, path: str, scale: Scale) -> Iterator[
     yield ask(f"{size}, a job that reads nothing, Spark's workers", lambda: sum(run_parts(spark, nothing, many)))
     rows = raw.rows // passes
     for columns in SETS:
-        options = {"path": path, "columns": columns, "splitBytes": str(SPLIT_BYTES)}
+        options = {"path": path, "columns": columns}
         resent = {"path": path, "columns": columns, "rows": rows, "tasks": len(pieces)}
         again = ask(f"{size}, one batch sent again, {columns}", partial(frame_rows, spark, RESENT, rows, **resent))
         figure = ask(f"{size}, DataFrame, {columns}", partial(frame_rows, spark, "rocketmq_store", rows, **options))

@@ -6,8 +6,9 @@ The question is a small query, which the manager of a broker or the name server 
 hangs, does not. Any answer will do, a refusal as well.
 
 A full server (connectionsMax, open files, addressConnectionsMax) closes the connection. It counts as alive: a server
-that hangs leaves an accepted connection open, and a restart would end the connections of all clients. The check does
-not see the workers behind a full selector; the supervisor replaces those that hang.
+that hangs leaves an accepted connection open, and a restart would end the connections of all clients. If a process of
+the server ended meanwhile, the connection was closed by that, and the check fails. It does not see the workers behind a
+full selector; the supervisor replaces those that hang.
 
 It runs every few seconds, and imports neither the client nor the other checks.
 """
@@ -37,6 +38,7 @@ from rocketpy.remoting.networks import is_in, parse_address, parse_networks
 from rocketpy.remoting.signature import sign
 
 TIMEOUT_S = 3.0  # of one server
+REAPED_S = 0.2  # a process that has ended is in /proc until its parent has noticed
 CHUNK_BYTES = 65_536
 INTERPRETERS = ("python", "pypy")
 WITH_VALUE = ("-X", "-W")  # options of an interpreter whose value is the next word
@@ -55,6 +57,7 @@ class Port:
     is_tls: bool = False
     credentials_file: str = ""  # of the broker's own account; empty: the question is not signed
     proxies: str = ""  # peers that must begin with a PROXY header
+    pid: int = attrs.field(default=0, eq=False)  # of the server's first process
 
     def question(self) -> RemotingCommand:
         """Return a request that changes nothing; unsigned, if the file of the account cannot be used: a refusal is an
@@ -83,11 +86,12 @@ def examine_servers(programs: Programs, proc: Path = Path("/proc")) -> int:
     if not ports:
         print("rocketpy: no server runs here, or none that this user may look at")
         return 1
-    return max([_report(port) for port in ports])
+    return max([_report(port, proc) for port in ports])
 
 
-def _report(port: Port) -> int:
+def _report(port: Port, proc: Path) -> int:
     place = f"{port.server} at {format_host(port.address)}"
+    processes = _descendants(port.pid, proc)
     start_s = time.monotonic()
     try:
         is_answer = ask(port)
@@ -97,9 +101,22 @@ def _report(port: Port) -> int:
     took_ms = (time.monotonic() - start_s) * 1000
     if is_answer:
         print(f"{place}: answers in {took_ms:.1f} ms")
-    else:
-        print(f"{place}: is alive, and closes new connections after {took_ms:.1f} ms: it may be full; see its log")
+        return 0
+    time.sleep(REAPED_S)
+    if ended := processes - _descendants(port.pid, proc):
+        print(f"rocketpy: {place} closes new connections, because process {min(ended)} of it ended; see its log")
+        return 1
+    print(f"{place}: is alive, and closes new connections after {took_ms:.1f} ms: it may be full; see its log")
     return 0
+
+
+def _descendants(pid: int, proc: Path) -> set[int]:
+    """Return the processes that this one and its children have forked; none where the kernel does not list them."""
+    found: set[int] = set()
+    with contextlib.suppress(OSError):
+        for child in map(int, (proc / f"{pid}/task/{pid}/children").read_text().split()):
+            found |= {child} | _descendants(child, proc)
+    return found
 
 
 def ask(port: Port) -> bool:
@@ -153,7 +170,9 @@ def running_ports(programs: Programs, proc: Path) -> Iterator[Port]:
             if order is None or os.readlink(directory / "ns/net") != os.readlink(proc / "self/ns/net"):
                 continue
             pairs = (text.partition("=") for text in _texts(directory / "environ"))
-            yield from ports_of(order, {name: value for name, _, value in pairs}, Path(os.readlink(directory / "cwd")))
+            environ = {name: value for name, _, value in pairs}
+            for port in ports_of(order, environ, Path(os.readlink(directory / "cwd"))):
+                yield attrs.evolve(port, pid=int(directory.name))
 
 
 def _texts(file: Path) -> list[str]:

@@ -7,6 +7,7 @@ import signal
 import socket
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -75,6 +76,29 @@ def test_a_full_broker_is_alive_until_it_hangs(
             finally:
                 os.kill(worker, signal.SIGCONT)
             assert (status, len([line for line in lines if "does not answer: timed out" in line])) == (1, 1), name
+
+
+def test_a_broker_whose_selector_ends_at_each_connection_is_not_full(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault: A selector that ended at each connection passed every check, as a full one does."""
+    with running_broker({"selectorWorkers": "1"}, is_new=True) as broker:
+        exchange = liveness._exchange
+
+        def exchange_with_one_that_ends(connection: socket.socket, *rest: Any) -> None:
+            exchange(connection, *rest)  # the selector has this connection
+            if connection.getpeername()[1] == broker.port:
+                os.kill(broker.workers()["selector 0"], signal.SIGKILL)
+                exchange(connection, *rest)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(liveness, "_exchange", exchange_with_one_that_ends)
+            selector = broker.workers()["selector 0"]
+            status, lines = look_at(broker, tmp_path, capsys)
+        place = f"rocketpy: broker at {broker.address}"
+        told = f"{place} closes new connections, because process {selector} of it ended; see its log"
+        assert (status, [line for line in lines if line.startswith(place)]) == (1, [told])
+        assert look_at(broker, tmp_path, capsys)[0] == 0
 
 
 def test_a_broker_that_serves_accounts_by_tls_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
