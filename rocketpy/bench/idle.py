@@ -43,6 +43,7 @@ class Client:
     due_s: float
     sent_s: float = 0.0
     rest: bytes = b""
+    is_entered: bool = False  # a heartbeat of it was answered
 
 
 @attrs.define
@@ -112,6 +113,7 @@ class Crowd:
         self._selector = selectors.EpollSelector()
         self._clients: list[Client] = []
         self._due: deque[Client] = deque()  # in the order of their next heartbeats
+        self._entered = 0  # clients; the first ones repeat their heartbeats before the last ones are answered
         self.tally = Tally()
 
     def connect(self) -> None:
@@ -134,8 +136,13 @@ class Crowd:
     def wait_answers(self) -> None:
         """Wait for an answer to each first heartbeat: to enter a client takes longer than to hear of it again."""
         deadline_s = time.monotonic() + CONNECT_S_MAX
-        while self.tally.heartbeats + self.tally.lost < self._count and time.monotonic() < deadline_s:
+        while self._entered + self.tally.lost < self._count and time.monotonic() < deadline_s:
             self.run(0.1)
+
+    def close(self) -> None:
+        for client in self._clients:
+            client.sock.close()
+        self._selector.close()
 
     def spread(self) -> None:
         """From now on the heartbeats of clients are spread over the interval."""
@@ -180,6 +187,8 @@ class Crowd:
             header = json.loads(client.rest[HEADER_AT : HEADER_AT + (header_size & 0xFFFFFF)])
             client.rest = client.rest[4 + size :]
             if header["flag"] & 1:  # an answer; all else is news of members
+                self._entered += not client.is_entered
+                client.is_entered = True
                 self.tally.heartbeats += 1
                 self.tally.refused += header["code"] != 0
                 self.tally.latencies_ms.append((time.monotonic() - client.sent_s) * 1000)
@@ -220,15 +229,15 @@ def raised_limit() -> int:
 
 def keep(port: int, first: int, count: int, parent: Connection) -> None:
     """Connect, report, send heartbeats until told to stop, report: the life of a process of clients."""
-    crowd = Crowd(port, first, count)
-    crowd.connect()
-    crowd.wait_answers()
-    parent.send(crowd.tally)
-    crowd.tally = Tally()
-    crowd.spread()
-    while not parent.poll():
-        crowd.run(0.2)
-    parent.send(crowd.tally)
+    with contextlib.closing(Crowd(port, first, count)) as crowd:
+        crowd.connect()
+        crowd.wait_answers()
+        parent.send(crowd.tally)
+        crowd.tally = Tally()
+        crowd.spread()
+        while not parent.poll():
+            crowd.run(0.2)
+        parent.send(crowd.tally)
 
 
 @contextlib.contextmanager

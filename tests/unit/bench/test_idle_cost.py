@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import socket
+import struct
+import threading
+
 import attrs
 import pytest
 
 from rocketpy.bench import idle
-from rocketpy.bench.idle import DESCRIPTORS_KEPT, Tally, with_room
+from rocketpy.bench.idle import DESCRIPTORS_KEPT, Crowd, Tally, with_room
 from rocketpy.bench.idle_cost import CPU_PERCENT_MAX, USER_BYTES_MAX, IdleCost
 
 COST = IdleCost(
@@ -52,3 +57,35 @@ def test_selectors_follow_the_limit_of_open_files(
     monkeypatch.setattr(idle, "raised_limit", lambda: 9_000 + DESCRIPTORS_KEPT)
     monkeypatch.setattr(idle, "_default_selectors", lambda: 1)
     assert with_room(settings, clients) == expected
+
+
+def test_clients_that_repeat_their_heartbeats_do_not_stand_in_for_those_that_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Fault: Answers to repeated heartbeats counted as clients that had entered, so the measurement began during the
+    storm of the first ones."""
+    answers_before = 40  # more than come in one turn of the loop
+    monkeypatch.setattr(idle, "INTERVAL_S", 0.01)
+    header = json.dumps({"flag": 1, "code": 0}).encode()
+    answer = struct.pack(">ii", 4 + len(header), len(header)) + header
+    answered: list[int] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            with listener.accept()[0] as first, listener.accept()[0] as second:
+                while first.recv(65_536):
+                    first.sendall(answer)
+                    answered.append(0)
+                    if len(answered) == answers_before:
+                        second.sendall(answer)
+                        answered.append(1)
+
+        server = threading.Thread(target=serve, daemon=True)
+        server.start()
+        crowd = Crowd(listener.getsockname()[1], first=0, count=2)
+        crowd.connect()
+        crowd.wait_answers()
+        assert 1 in answered
+        crowd.close()
+        server.join(10)
+    assert not server.is_alive()
