@@ -59,9 +59,20 @@ async def view_at(admin: Admin, address: str, phy_offset: int) -> ReceivedMessag
 
 
 async def query_by_key(
-    admin: Admin, topic: str, key: str, *, count_max: int = 64, begin_ms: int = 0, end_ms: int = LONG_MAX
+    admin: Admin,
+    topic: str,
+    key: str,
+    *,
+    count_max: int = 64,
+    begin_ms: int = 0,
+    end_ms: int = LONG_MAX,
+    inflate: bool = True,
 ) -> list[ReceivedMessage]:
-    """Messages with this business key, newest last; the index finds by hash, so the key is compared again."""
+    """Messages with this business key, newest last; the index finds by hash, so the key is compared again.
+
+    Args:
+        inflate: False leaves bodies compressed.
+    """
     header = QueryMessageRequestHeader(
         topic=topic,
         key=key,
@@ -70,12 +81,14 @@ async def query_by_key(
         end_timestamp_ms=end_ms,
         unique_key_query=False,
     )
-    found = await _query(admin, topic, header)
+    found = await _query(admin, topic, header, inflate=inflate)
     return [message for message in found if key in message.keys]
 
 
-async def query_by_unique_key(admin: Admin, topic: str, message_id: str) -> list[ReceivedMessage]:
-    """Messages with this producer's id: one, or several when a send was repeated."""
+async def query_by_unique_key(
+    admin: Admin, topic: str, message_id: str, *, inflate: bool = True
+) -> list[ReceivedMessage]:
+    """Messages with this producer's id: one, or several when a send was repeated. `inflate`: as `query_by_key`."""
     begin_ms = max(unique_id_time_ms(message_id, datetime.now()) - CLOCK_TOLERANCE_MS, 0)
     header = QueryMessageRequestHeader(
         topic=topic,
@@ -85,18 +98,22 @@ async def query_by_unique_key(admin: Admin, topic: str, message_id: str) -> list
         end_timestamp_ms=LONG_MAX,
         unique_key_query=True,
     )
-    found = await _query(admin, topic, header)
+    found = await _query(admin, topic, header, inflate=inflate)
     return [message for message in found if message.msg_id == message_id]
 
 
-async def _query(admin: Admin, topic: str, header: QueryMessageRequestHeader) -> list[ReceivedMessage]:
+async def _query(
+    admin: Admin, topic: str, header: QueryMessageRequestHeader, *, inflate: bool
+) -> list[ReceivedMessage]:
     """Ask every broker of the topic. Raises the last error when none answered."""
     found: list[ReceivedMessage] = []
     failure: RocketError | None = None
     answered = False
     for broker_name, address in (await admin.masters_of_topic(topic)).items():
         try:
-            found += await admin.instance.api.query_messages(address, header, broker_name, admin.timeout_s * 3)
+            found += await admin.instance.api.query_messages(
+                address, header, broker_name, admin.timeout_s * 3, inflate=inflate
+            )
             answered = True
         except RocketError as error:
             failure = error
@@ -139,13 +156,16 @@ async def read_queue(
 
 
 async def pulls(
-    admin: Admin, queue: MessageQueue, begin: int, end: int, expression: str | None = None
+    admin: Admin, queue: MessageQueue, begin: int, end: int, expression: str | None = None, *, inflate: bool = True
 ) -> AsyncGenerator[PullResult, None]:
     """The answers of pulls from offset `begin` on, until one begins at `end` or there is nothing more.
 
     The messages have the ends of the queue as properties, as with Java's client. Close it (`aclosing`) when leaving.
+
+    Args:
+        inflate: False leaves bodies compressed.
     """
-    puller = Puller(TOOLS_CONSUMER_GROUP, admin.instance)
+    puller = Puller(TOOLS_CONSUMER_GROUP, admin.instance, inflate=inflate)
     subscription = build_subscription(queue.topic, expression, 0)
     offset = begin
     while offset < end:
@@ -153,7 +173,7 @@ async def pulls(
             queue,
             subscription,
             offset,
-            count_max=PULL_COUNT_MAX,
+            count_max=min(PULL_COUNT_MAX, end - offset),
             sys_flag=int(PullSysFlag.SUBSCRIPTION),
             suspend_s=0,
             timeout_s=admin.timeout_s * 3,

@@ -1,13 +1,13 @@
 """Searches of messages: by id, by key, by time, the newest ones; one by its place; its trace.
 
 Each is bounded in messages and queues, so that a search costs a broker about as much as a consumer that pulls once.
-Lists hold no bodies: those of a few compressed messages may have gigabytes.
+Lists inflate no bodies: those of a few compressed messages may have gigabytes.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
 import attrs
 
@@ -16,12 +16,14 @@ from rocketpy.admin.core import NotFound
 from rocketpy.admin.messages import pulls, query_by_key, query_by_unique_key, view_at
 from rocketpy.client.cluster.route import subscribe_queues
 from rocketpy.client.messages import ReceivedMessage
-from rocketpy.errors import BrokerError, ConfigError, MessageInvalid
+from rocketpy.errors import BrokerError, CompressionError, ConfigError, MessageInvalid
+from rocketpy.message.compression import decompress
 from rocketpy.message.host import format_host
 from rocketpy.message.message_id import decode_offset_message_id
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import TOOLS_CONSUMER_GROUP, TRACE_TOPIC
 from rocketpy.message.numbers import LONG_MAX
+from rocketpy.message.sys_flag import compression_type, is_compressed
 
 from .questions import ASK_S, Answer, Questions
 
@@ -29,6 +31,7 @@ FOUND_MAX = 64
 QUEUES_MAX = 64  # of a topic that are read for a search by time
 OF_QUEUE = 16  # messages of one queue that a search by time reads at least
 SEARCH_S = 2 * ASK_S
+TRACE_BYTES_MAX = 1 << 20  # of one message of the trace topic; clients send about 128 000 bytes
 
 
 @attrs.frozen
@@ -61,9 +64,13 @@ async def search(questions: Questions, wanted: Search) -> Answer[Found]:
         if wanted.id:
             return _newest(await _by_id(questions, wanted))
         if wanted.key:
-            begin_ms = wanted.since_ms or 0
             found = await query_by_key(
-                questions.admin, wanted.topic, wanted.key, count_max=FOUND_MAX, begin_ms=begin_ms, end_ms=LONG_MAX
+                questions.admin,
+                wanted.topic,
+                wanted.key,
+                count_max=FOUND_MAX,
+                begin_ms=wanted.since_ms or 0,
+                inflate=False,
             )
             return _newest(found)
         return await _by_time(questions, wanted.topic, wanted.since_ms)
@@ -82,9 +89,10 @@ async def _by_id(questions: Questions, wanted: Search) -> list[ReceivedMessage]:
     The id of a broker holds an address. Only addresses of known brokers are asked: an id must not make the console
     connect to any machine that its author likes.
     """
-    found = await query_by_unique_key(questions.admin, wanted.topic, wanted.id) if wanted.topic else []
-    if found:
-        return found
+    if wanted.topic:
+        found = await query_by_unique_key(questions.admin, wanted.topic, wanted.id, inflate=False)
+        if found:
+            return found
     try:
         place = decode_offset_message_id(wanted.id)
     except MessageInvalid:
@@ -127,7 +135,7 @@ async def read(
 ) -> list[ReceivedMessage]:
     """Read at most FOUND_MAX messages of a queue."""
     found: list[ReceivedMessage] = []
-    async with contextlib.aclosing(pulls(questions.admin, queue, begin, end)) as results:
+    async with contextlib.aclosing(pulls(questions.admin, queue, begin, end, inflate=with_bodies)) as results:
         async for result in results:
             wanted = [message for message in result.messages if message.queue_offset < end]
             found += wanted if with_bodies else [message.without_body() for message in wanted]
@@ -149,9 +157,21 @@ async def trace(questions: Questions, msg_id: str) -> Answer[MessageTrace]:
     """Ask for the sends and consumptions of a message that clients have traced."""
 
     async def ask() -> MessageTrace:
-        return trace_of(msg_id, await query_by_key(questions.admin, TRACE_TOPIC, msg_id, count_max=FOUND_MAX))
+        found = await query_by_key(questions.admin, TRACE_TOPIC, msg_id, count_max=FOUND_MAX, inflate=False)
+        return trace_of(msg_id, _inflated_traces(found))
 
     return await questions.one(ask)
+
+
+def _inflated_traces(messages: Iterable[ReceivedMessage]) -> Iterator[ReceivedMessage]:
+    """Inflate one message after the other; leave out those that are damaged or have more than TRACE_BYTES_MAX."""
+    for message in messages:
+        if not is_compressed(message.sys_flag):
+            yield message
+            continue
+        kind = compression_type(message.sys_flag)
+        with contextlib.suppress(CompressionError):
+            yield attrs.evolve(message, body=decompress(message.body, kind, size_max=TRACE_BYTES_MAX))
 
 
 def parse_number(text: str, name: str, high: int = LONG_MAX) -> int:

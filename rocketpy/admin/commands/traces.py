@@ -5,7 +5,7 @@ Source: RocketMQ 4.9 `QueryMsgTraceByIdSubCommand`, `TraceView`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import attrs
 
@@ -37,7 +37,7 @@ async def message_trace(admin: Admin, msg_id: str, trace_topic: str) -> MessageT
     return trace_of(msg_id, await query_by_key(admin, trace_topic, msg_id))
 
 
-def trace_of(msg_id: str, messages: Sequence[ReceivedMessage]) -> MessageTrace:
+def trace_of(msg_id: str, messages: Iterable[ReceivedMessage]) -> MessageTrace:
     """A message of the trace topic holds records of many messages; these are the ones of `msg_id`."""
     records = [
         (record, message.born_host[0])

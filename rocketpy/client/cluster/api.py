@@ -229,13 +229,19 @@ class MQClientAPI:
         return messages[0]
 
     async def query_messages(
-        self, address: str, header: QueryMessageRequestHeader, broker_name: str, timeout_s: float
+        self,
+        address: str,
+        header: QueryMessageRequestHeader,
+        broker_name: str,
+        timeout_s: float,
+        *,
+        inflate: bool = True,
     ) -> list[ReceivedMessage]:
-        """Messages by key; an empty list if there are none."""
+        """Messages by key; an empty list if there are none. `inflate`: as `decode_messages`."""
         response = await self.invoke(address, RemotingCommand.request(RequestCode.QUERY_MESSAGE, header), timeout_s)
         if response.code == ResponseCode.QUERY_NOT_FOUND:
             return []
-        return decode_messages(succeeded(response, address).body, broker_name)
+        return decode_messages(succeeded(response, address).body, broker_name, inflate=inflate)
 
     # --- offsets ------------------------------------------------------------------------------------------------------
 
@@ -350,11 +356,11 @@ def _send_result(response: RemotingCommand, queue: MessageQueue, msg_id: str) ->
     )
 
 
-def pull_result(response: RemotingCommand, address: str, broker_name: str) -> PullResult:
-    """Return the answer to a pull. Raises BrokerError if it was refused."""
+def pull_result(response: RemotingCommand, address: str, broker_name: str, *, inflate: bool = True) -> PullResult:
+    """Return the answer to a pull. Raises BrokerError if it was refused. `inflate`: as `decode_messages`."""
     status, begin, least, most, suggested = _pull_numbers(response, address)
-    messages = tuple(decode_messages(response.body, broker_name)) if status is PullStatus.FOUND else ()
-    return PullResult(status, begin, least, most, messages, suggested)
+    found = decode_messages(response.body, broker_name, inflate=inflate) if status is PullStatus.FOUND else ()
+    return PullResult(status, begin, least, most, tuple(found), suggested)
 
 
 def stored_pull(response: RemotingCommand, address: str) -> StoredPull:

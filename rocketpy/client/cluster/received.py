@@ -21,11 +21,14 @@ from ..messages import ReceivedMessage
 logger = logging.getLogger(__name__)
 
 
-def decode_messages(body: bytes | None, broker_name: str) -> list[ReceivedMessage]:
+def decode_messages(body: bytes | None, broker_name: str, *, inflate: bool = True) -> list[ReceivedMessage]:
     """The messages in the body of a pull, query or view answer, their bodies inflated; `sys_flag` stays as stored, as
     in Java.
 
     A body that cannot be decompressed is logged and delivered unchanged: an error would stop its queue for ever.
+
+    Args:
+        inflate: False leaves bodies compressed: those of a few messages may have gigabytes.
 
     Raises:
         RecordCorrupt: the body is damaged.
@@ -37,7 +40,7 @@ def decode_messages(body: bytes | None, broker_name: str) -> list[ReceivedMessag
             queue_topic, queue_id = topic, record_queue_id
             queue = _queue(topic, broker_name, queue_id)
         message = ReceivedMessage(queue.topic, stored, queue, offset, properties, fields)
-        if sys_flag & COMPRESSED:
+        if inflate and sys_flag & COMPRESSED:
             message.body = _inflated(stored, sys_flag, "message", message.offset_msg_id)
         received.append(message)
     return received

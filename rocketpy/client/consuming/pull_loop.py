@@ -90,10 +90,11 @@ class Pull(NamedTuple):
 
 @attrs.define(eq=False)
 class Puller:
-    """Sends pulls to the broker that the last response suggested."""
+    """Sends pulls to the broker that the last response suggested. `inflate`: as `decode_messages`."""
 
     group: str
     instance: ClientInstance
+    inflate: bool = attrs.field(default=True, kw_only=True)
     _suggested: dict[MessageQueue, int] = attrs.field(factory=dict)
 
     async def pull(self, pull: Pull) -> PullResult:
@@ -134,7 +135,7 @@ class Puller:
 
     def result(self, pull: Pull, address: str, response: RemotingCommand) -> PullResult:
         """Read the response to a pull. Raises: BrokerError: it is an error."""
-        result = pull_result(response, address, pull.queue.broker_name)
+        result = pull_result(response, address, pull.queue.broker_name, inflate=self.inflate)
         self._suggested[pull.queue] = result.suggest_which_broker_id
         if not pull.subscription.tags_set:
             return result

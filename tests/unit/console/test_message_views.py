@@ -20,6 +20,7 @@ from tests.support.console import Rig, run
 from tests.unit.console.test_views import MARKUP, RIGHT, well_formed, with_login
 
 ID = "C0A8010A12670BADCAFE16D1862B002A"
+BOMBS, BOMB_SIZE = 32, 8 << 20
 
 
 def store(rig: Rig, topic: str, body: bytes, **properties: str) -> None:
@@ -40,25 +41,65 @@ def test_the_newest_messages_of_a_topic() -> None:
     run(test, T=1)
 
 
-def test_a_list_of_compressed_messages_needs_the_memory_of_one_answer() -> None:
-    """4 KiB that a producer sends may be 4 MiB here; lists of them must not add up."""
-    queues, size = 8, 4 << 20
-    bomb = zlib.compress(bytes(size))
+def store_bombs(rig: Rig, topic: str, **properties: str) -> None:
+    """Store BOMBS messages of BOMB_SIZE bytes, compressed to a thousandth."""
+    bomb = zlib.compress(bytes(BOMB_SIZE))
+    text = "".join(f"{name}\x01{value}\x02" for name, value in properties.items())
+    for _ in range(BOMBS):
+        rig.broker.store(topic, 0, bomb, text.encode(), sys_flag=COMPRESSED)
+
+
+async def page_and_peak(rig: Rig, path: str) -> tuple[str, int]:
+    """Return a page, and the most memory that it took."""
+    tracemalloc.start()
+    try:
+        reply = await rig.browser.get(path)
+        return reply.text, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@cases("query", ["", "&key=k", f"&id={ID}"])
+def test_a_list_inflates_no_message(query: str) -> None:
+    """Fault: A list inflated all messages of an answer at once: 32 of a few KiB could take 2 GiB."""
 
     async def test(rig: Rig) -> None:
-        for n in range(2 * queues):
-            rig.broker.store("T", n % queues, bomb, f"UNIQ_KEY\x01ID{n:03}\x02".encode(), sys_flag=COMPRESSED)
-        tracemalloc.start()
-        try:
-            reply = await rig.browser.get("/messages?topic=T")
-            peak = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-        assert reply.text.count('href="/message?') == 2 * queues
-        assert "4.0 KiB" in reply.text
-        assert peak < 5 * size
+        store_bombs(rig, "T", UNIQ_KEY=ID, KEYS="k")
+        text, peak = await page_and_peak(rig, f"/messages?topic=T{query}")
+        assert text.count('href="/message?') == BOMBS
+        assert "8.0 KiB" in text
+        assert peak < BOMB_SIZE
 
-    run(test, T=queues)
+    run(test, T=1)
+
+
+def test_the_page_of_a_message_reads_and_inflates_it_alone() -> None:
+    """Fault: The page of one message pulled and inflated the 31 messages after it, too."""
+
+    async def test(rig: Rig) -> None:
+        store_bombs(rig, "T", UNIQ_KEY=ID)
+        text, peak = await page_and_peak(rig, "/message?topic=T&broker=broker-a&queue=0&offset=3")
+        assert ID in text
+        assert rig.broker.got(RequestCode.PULL_MESSAGE)[0].ext_fields["maxMsgNums"] == "1"
+        assert peak < 5 * BOMB_SIZE
+
+    run(test, T=1)
+
+
+def test_traces_are_inflated_one_by_one_within_a_limit() -> None:
+    """Fault: The page of a message inflated all that anybody had stored in the trace topic under its id."""
+
+    async def test(rig: Rig) -> None:
+        store(rig, "T", b"body", UNIQ_KEY=ID)
+        pub = Pub(1709288551127, "r", "shop", "T", ID, "", "k", "10.0.0.1:10911", 3, 12, 0, "X", True)
+        body = zlib.compress(pub.encode().encode())
+        rig.broker.store(TRACE_TOPIC, 0, body, f"KEYS\x01{ID}\x02".encode(), sys_flag=COMPRESSED)
+        store_bombs(rig, TRACE_TOPIC, KEYS=ID)
+        text, peak = await page_and_peak(rig, "/message?topic=T&broker=broker-a&queue=0&offset=0")
+        assert "shop" in text
+        assert peak < BOMB_SIZE
+
+    run(test, T=1, **{TRACE_TOPIC: 1})
 
 
 def test_messages_by_key_and_by_id_of_the_producer() -> None:
