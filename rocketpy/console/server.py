@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -18,7 +18,9 @@ from rocketpy import aio
 from rocketpy.admin.admin import Admin
 from rocketpy.errors import ConfigError, RocketError
 from rocketpy.faults import Faults, printable
+from rocketpy.logs import LogLimit, and_more
 from rocketpy.message.host import format_host
+from rocketpy.remoting.networks import Network, is_in, network_of, parse_address
 
 from .alarm_file import AlarmSettings, read_alarm_file
 from .guard import BODY_S, PLACE_S, REQUEST_S, Guard
@@ -39,6 +41,7 @@ TIMEOUT_S = 3.0  # of one request to a broker or name server
 ALARMS_S = 5.0
 CERTIFICATE_S = 5.0
 CONNECTIONS_MAX = 256
+CLIENT_CONNECTIONS_MAX = 64  # of one address, or /64 of IPv6, that is no proxy
 IDLE_CONNECTION_S = 15  # also the time for the head of a request
 READ_S = 10.0  # for the client to read an answer that took all its time
 ANSWERED_S = BODY_S + PLACE_S + REQUEST_S + READ_S  # from the head of a request until its client has read the answer
@@ -124,32 +127,54 @@ def _protocol() -> type[H11Protocol]:
     return Protocol
 
 
+class LimitedLines(logging.Filter):
+    """Passes one line in a minute of each place in uvicorn: clients cause them before the guard sees a request."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._limit = LogLimit()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        told = self._limit.take((record.pathname, record.lineno))
+        record.msg = f"{record.msg}{and_more(told)}"
+        return told > 0
+
+
 class Listener(socket.socket):
-    """Closes a connection beyond CONNECTIONS_MAX at once, before its TLS handshake.
+    """Closes a connection beyond CONNECTIONS_MAX, or beyond CLIENT_CONNECTIONS_MAX of its client, at once, before its
+    TLS handshake.
 
     uvicorn would only refuse its requests. Connections that say nothing would take all descriptors, those for brokers
     too, and asyncio would write thousands of lines about each that it cannot accept.
     """
 
-    def __init__(self, listening: socket.socket) -> None:
+    def __init__(self, listening: socket.socket, proxies: Sequence[Network]) -> None:
         super().__init__(fileno=listening.detach())
-        self._accepted: list[socket.socket] = []
+        self._proxies = proxies
+        self._accepted: list[tuple[socket.socket, str]] = []  # with the network of the client
 
     def accept(self) -> tuple[socket.socket, Any]:
         connection, address = super().accept()
-        self._accepted = [one for one in self._accepted if one.fileno() >= 0]  # without those that are closed
-        if len(self._accepted) >= CONNECTIONS_MAX:
+        client = network_of(address[0])
+        self._accepted = [one for one in self._accepted if one[0].fileno() >= 0]  # without those that are closed
+        clients = [each for _, each in self._accepted]
+        is_beyond = clients.count(client) >= CLIENT_CONNECTIONS_MAX and not self._is_proxy(address[0])
+        if len(clients) >= CONNECTIONS_MAX or is_beyond:
             connection.close()
             raise BlockingIOError  # as if none had come
-        self._accepted.append(connection)
+        self._accepted.append((connection, client))
         return connection, address
+
+    def _is_proxy(self, host: str) -> bool:
+        return is_in(parse_address(host.partition("%")[0]), self._proxies)
 
 
 def listener(settings: ConsoleSettings) -> socket.socket:
     """Return a socket that listens. Raises ConfigError."""
     try:
         family = socket.getaddrinfo(settings.bind, settings.port, type=socket.SOCK_STREAM)[0][0]
-        return Listener(socket.create_server((settings.bind, settings.port), family=family, backlog=BACKLOG))
+        listening = socket.create_server((settings.bind, settings.port), family=family, backlog=BACKLOG)
+        return Listener(listening, settings.proxy_networks)
     except (OSError, UnicodeError) as error:
         number = error.errno if isinstance(error, OSError) else None
         why = os.strerror(number) if number is not None and number > 0 else error  # without the address, which is below
@@ -238,6 +263,7 @@ class _Serving:
         import uvicorn
 
         logging.getLogger("uvicorn").setLevel(logging.WARNING)
+        logging.getLogger("uvicorn.error").addFilter(LimitedLines())
         config = uvicorn.Config(
             app,
             http=_protocol(),

@@ -1,9 +1,11 @@
-"""Connections of the console whose clients do not read their answers: they end."""
+"""Connections of the console whose clients do not read their answers: they end. Odd requests do not fill the log."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import signal
 import socket
 import ssl
 from pathlib import Path
@@ -12,6 +14,9 @@ from typing import Any
 import pytest
 
 from rocketpy.console import server
+from rocketpy.console.alarm_file import AlarmSettings
+from rocketpy.console.settings import ConsoleSettings
+from rocketpy.logs import LogLimit
 from tests.support.cases import cases
 from tests.support.certificates import Authority
 
@@ -107,3 +112,55 @@ def test_a_client_that_reads_gets_its_answers(brief: None) -> None:
             await writer.wait_closed()
 
     asyncio.run(main())
+
+
+ODD_REQUESTS = (
+    b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade, close\r\nUpgrade: websocket\r\n\r\n",
+    b"?\r\n\r\n",
+)
+
+
+def test_odd_requests_do_not_fill_the_log(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Fault: Each request to upgrade its connection, and each that is none, was lines in the log."""
+    monkeypatch.setattr(logging.getLogger("uvicorn.error"), "filters", [])
+    settings, answers = ConsoleSettings(port=0), []
+
+    async def empty(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body"})
+
+    def ask(port: int) -> None:
+        for sent in ODD_REQUESTS * 10:
+            with contextlib.closing(connect(port, sent, None)) as connection:
+                answers.append(connection.recv(4096).partition(b"\r\n")[0])
+
+    async def main() -> None:
+        serving = server._Serving(settings, AlarmSettings(), None, server._Certificates(settings))
+        with contextlib.closing(server.listener(settings)) as listening:
+            task = asyncio.create_task(serving._serve(empty, listening))
+            await asyncio.to_thread(ask, listening.getsockname()[1])
+            signal.raise_signal(signal.SIGTERM)
+            await task
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(main())
+    assert answers == [b"HTTP/1.1 200 OK", b"HTTP/1.1 400 Bad Request"] * 10
+    lines = [record.getMessage() for record in caplog.records if record.name == "uvicorn.error"]
+    assert sorted(line.partition(".")[0] for line in lines) == [
+        "Invalid HTTP request received",
+        "No supported WebSocket library detected",
+        "Unsupported upgrade request",
+    ]
+
+
+def test_a_limited_line_tells_how_many_were_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = server.LimitedLines()
+    now_s = [0.0]
+    monkeypatch.setattr(lines, "_limit", LogLimit(10.0, lambda: now_s[0]))
+    told = []
+    for moment_s in (0.0, 1.0, 2.0, 11.0):
+        now_s[0] = moment_s
+        record = logging.LogRecord("uvicorn.error", logging.WARNING, "h11_impl.py", 7, "odd from %s", ("a",), None)
+        if lines.filter(record):
+            told.append(record.getMessage())
+    assert told == ["odd from a", "odd from a (and 2 more since the last line about it)"]
