@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
+from typing import Any
 from urllib.parse import urlsplit
 
 from rocketpy import aio
@@ -32,6 +33,7 @@ logger = logging.getLogger(__name__)
 
 WAITING_MAX = 200
 PAUSES_S = (2.0, 10.0)  # before the second and the third try
+CUT_AGAIN_S = 0.5
 STEPS_TIMEOUT = 2  # all steps of a delivery together may take this many times the timeout of one
 
 
@@ -110,24 +112,27 @@ def _line(notice: Notice) -> str:
 def cut_off(seconds: float, connection: Callable[[], socket.socket | None]) -> Iterator[None]:
     """Shut a socket down after a time: a server that sends a byte now and then would never run into a time-out.
 
+    Args:
+        connection: returns the socket; None: it is not connected yet, and is asked for again.
     Raises:
         TimeoutError: it was shut down, although what was read up to there looked like an answer.
     """
-    is_cut = threading.Event()
+    is_cut, is_over = threading.Event(), threading.Event()
 
     def cut() -> None:
-        is_cut.set()
-        with contextlib.suppress(OSError):
-            if (found := connection()) is not None:
-                found.shutdown(socket.SHUT_RDWR)
+        wait_s = seconds
+        while not is_over.wait(wait_s):
+            is_cut.set()
+            wait_s = CUT_AGAIN_S  # while no address of the host is connected
+            with contextlib.suppress(OSError):
+                if (found := connection()) is not None:
+                    found.shutdown(socket.SHUT_RDWR)
 
-    timer = threading.Timer(seconds, cut)
-    timer.daemon = True
-    timer.start()
+    threading.Thread(target=cut, daemon=True).start()
     try:
         yield
     finally:
-        timer.cancel()
+        is_over.set()
     if is_cut.is_set():
         raise TimeoutError(f"no answer within {seconds:g} s")
 
@@ -178,22 +183,36 @@ def mail_of(mail: Mail, notice: Notice) -> EmailMessage:
     return message
 
 
+def _connected(mail: Mail, context: ssl.SSLContext, opening: Callable[[smtplib.SMTP], None]) -> smtplib.SMTP:
+    """Connect and read the greeting. `opening` gets the object first, so that its socket can be shut down meanwhile."""
+
+    class Plain(smtplib.SMTP):
+        """Tells that it begins to connect, which smtplib does in the constructor."""
+
+        def connect(self, *where: Any, **more: Any) -> tuple[int, bytes]:
+            opening(self)
+            return super().connect(*where, **more)
+
+    class Tls(Plain, smtplib.SMTP_SSL):
+        """Plain, by TLS."""
+
+    if mail.security == "tls":
+        return Tls(mail.host, mail.port, timeout=mail.timeout_s, context=context)
+    return Plain(mail.host, mail.port, timeout=mail.timeout_s)
+
+
 def send_mail(mail: Mail, notice: Notice) -> None:
     """Send a notice by SMTP. A fault after the server has taken the mail is none: it would be sent again.
 
     Raises:
         NoticeFailed: the server did not take it.
     """
-    smtp: smtplib.SMTP | None = None
+    opened: list[smtplib.SMTP] = []
     is_taken = False
     try:
         context = ssl.create_default_context()
-        if mail.security == "tls":
-            smtp = smtplib.SMTP_SSL(mail.host, mail.port, timeout=mail.timeout_s, context=context)
-        else:
-            smtp = smtplib.SMTP(mail.host, mail.port, timeout=mail.timeout_s)
-        opened = smtp
-        with cut_off(mail.timeout_s * STEPS_TIMEOUT, lambda: opened.sock):
+        with cut_off(mail.timeout_s * STEPS_TIMEOUT, lambda: opened[0].sock if opened else None):
+            smtp = _connected(mail, context, opened.append)
             if mail.security == "starttls":
                 smtp.starttls(context=context)
             if mail.user is not None:
@@ -206,5 +225,5 @@ def send_mail(mail: Mail, notice: Notice) -> None:
             return
         raise NoticeFailed(f"{mail.host}: {printable(str(error) or type(error).__name__)}") from error
     finally:
-        if smtp is not None:
+        for smtp in opened:
             smtp.close()

@@ -8,6 +8,7 @@ import email.policy
 import http.server
 import json
 import smtplib
+import socket
 import socketserver
 import threading
 import time
@@ -26,6 +27,7 @@ from rocketpy.console.notices import WAITING_MAX, NoticeFailed, Notifier, mail_o
 CONDITION = Condition(
     "backlog", "billing", "group billing: 11 messages not consumed, limit 10", 11, 10, "/group?name=x"
 )
+LINES = 200  # of a greeting
 NOTICE = Notice(
     Change.RAISED, CONDITION, 1_700_000_000_000, 1_700_000_060_000, "https://console.example.com/group?name=x"
 )
@@ -170,6 +172,44 @@ def test_a_mail_that_was_taken_is_no_failure(parting: str) -> None:
     with serving(smtp_handler(got, parting=parting)) as port:
         send_mail(Mail("127.0.0.1", port, "c@example.com", ("a@example.com",), "none", timeout_s=0.5), NOTICE)
     assert len(got) == 1
+
+
+def test_a_greeting_that_drips_is_a_failure_within_its_time() -> None:
+    """Fault: A mail server that sent a line of its greeting now and then held the delivery of mail for ever."""
+    greeted: list[int] = []
+
+    class Drip(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with contextlib.suppress(OSError):
+                for number in range(LINES):
+                    self.request.sendall(b"220-wait\r\n")
+                    greeted.append(number)
+                    time.sleep(0.05)
+
+    with serving(Drip) as port:
+        mail = Mail("127.0.0.1", port, "c@example.com", ("a@example.com",), "none", timeout_s=0.2)
+        with pytest.raises(NoticeFailed):
+            send_mail(mail, NOTICE)
+    assert 1 < len(greeted) < LINES
+
+
+def test_a_connection_that_is_made_after_the_time_is_cut_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: A server that was connected only after the time, for example at its third address, was never cut off."""
+    monkeypatch.setattr(module, "CUT_AGAIN_S", 0.01)
+    ours, theirs = socket.socketpair()
+    connected: list[socket.socket] = []
+    is_asked = threading.Event()
+
+    def connection() -> socket.socket | None:
+        is_asked.set()
+        return connected[0] if connected else None
+
+    with ours, theirs:
+        theirs.settimeout(20)
+        with pytest.raises(TimeoutError, match="no answer within"), module.cut_off(0.01, connection):
+            assert is_asked.wait(20)
+            connected.append(ours)
+            assert theirs.recv(1) == b""
 
 
 def test_names_cannot_add_headers_to_a_mail() -> None:
