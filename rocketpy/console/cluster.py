@@ -26,7 +26,8 @@ TOPICS_MAX = 200_000
 GROUPS_MAX = 20_000
 WATCHED_MAX = 50  # groups that are sampled often, with a history for each queue
 WATCH_MS = 15 * 60_000  # after the last look at the page of the group
-QUEUE_HISTORIES_MAX = 64  # of one group
+QUEUES_MAX = 500  # of one watched group, whose offsets are kept
+QUEUE_HISTORIES_MAX = 64  # of one watched group
 GONE_MS = 24 * 3_600_000
 
 
@@ -105,13 +106,16 @@ class BrokerState:
 class GroupState:
     """A group's backlog at its last sample. `sampled_ms` 0: not sampled yet. `asked_ms`: the last try.
 
-    `age_ms` is the time for which the oldest message has waited that is not consumed; None: not asked for.
+    `age_ms` is the time for which the oldest message has waited that is not consumed; None: not asked for. `offsets`
+    are kept of watched groups alone, at most QUEUES_MAX of `queue_count`.
     """
 
     name: str
     sampled_ms: float = attrs.field(init=False, default=0)
     asked_ms: float = attrs.field(init=False, default=0)
     error: str = attrs.field(init=False, default="")
+    lag: int = attrs.field(init=False, default=0)
+    queue_count: int = attrs.field(init=False, default=0)
     offsets: Mapping[MessageQueue, OffsetWrapper] = attrs.field(init=False, factory=dict)
     has_queues: Mapping[str, bool] = attrs.field(init=False, factory=dict)  # by broker name, at its last answer
     consume_tps: float = attrs.field(init=False, default=0)
@@ -119,10 +123,6 @@ class GroupState:
     lags: History = attrs.field(init=False, factory=History)
     ages: History = attrs.field(init=False, factory=History)
     queue_lags: dict[MessageQueue, History] = attrs.field(init=False, factory=dict)
-
-    @property
-    def lag(self) -> int:
-        return sum(offset.lag for offset in self.offsets.values())
 
     def sampled(
         self,
@@ -133,14 +133,16 @@ class GroupState:
         *,
         with_queues: bool,
     ) -> None:
-        """Take a sample."""
+        """Take a sample. `with_queues`: the group is watched."""
         self.sampled_ms, self.error = now_ms, ""
-        self.offsets, self.consume_tps, self.age_ms = offsets, consume_tps, age_ms
+        self.consume_tps, self.age_ms = consume_tps, age_ms
+        self.lag, self.queue_count = sum(offset.lag for offset in offsets.values()), len(offsets)
         self.lags.add(now_ms, self.lag)
         if age_ms is not None:
             self.ages.add(now_ms, age_ms)
-        kept = sorted(offsets)[:QUEUE_HISTORIES_MAX] if with_queues else []
-        self.queue_lags = {queue: self.queue_lags.get(queue) or History() for queue in kept}
+        kept = sorted(offsets)[:QUEUES_MAX] if with_queues else []
+        self.offsets = {queue: offsets[queue] for queue in kept}
+        self.queue_lags = {queue: self.queue_lags.get(queue) or History() for queue in kept[:QUEUE_HISTORIES_MAX]}
         for queue, history in self.queue_lags.items():
             history.add(now_ms, offsets[queue].lag)
 

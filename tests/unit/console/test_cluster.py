@@ -84,6 +84,16 @@ def test_a_sample_has_the_backlog_and_a_history_of_each_queue_of_a_watched_group
     assert (group.queue_lags[queues[1]].last, group.ages.last) == (2, 500)
 
 
+def test_offsets_are_kept_of_watched_groups_alone_and_bounded() -> None:
+    """Fault: All offsets of up to 20 000 groups were kept, and each page added them up."""
+    group = GroupState("g")
+    count = cluster.QUEUES_MAX + 1
+    offsets = {MessageQueue("T", "a", n): OffsetWrapper(broker_offset=3, consumer_offset=1) for n in range(count)}
+    for is_watched, kept in ((False, 0), (True, cluster.QUEUES_MAX), (False, 0)):
+        group.sampled(1000, offsets, 1.0, None, with_queues=is_watched)
+        assert (group.lag, group.queue_count, len(group.offsets)) == (2 * count, count, kept)
+
+
 def test_groups_are_watched_for_a_while_after_a_look_and_the_newest_looks_count() -> None:
     state = ClusterState()
     state.name_topics_and_groups([], [f"g{n}" for n in range(WATCHED_MAX + 1)])

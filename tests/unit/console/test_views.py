@@ -235,6 +235,23 @@ def test_a_group_shows_queues_members_and_subscriptions() -> None:
     run(test, T=1, **{"%RETRY%g": 1})
 
 
+def test_queues_of_a_group_appear_with_the_sample_after_the_first_look() -> None:
+    async def test(rig: Rig) -> None:
+        offsets = {MessageQueue("T", "broker-a", n): OffsetWrapper(broker_offset=70) for n in range(501)}
+        rig.broker.answer(RequestCode.GET_CONSUME_STATS, ConsumeStats(offset_table=offsets))
+        rig.broker.answer(RequestCode.QUERY_CONSUME_TIME_SPAN, b"{}")
+        await rig.look()
+        assert "Not sampled yet" in (await rig.browser.get("/group?name=h")).text
+        await rig.poller.sample(rig.state.groups["g"])
+        assert "501 queues; they appear with the next sample" in (await rig.browser.get("/group?name=g")).text
+        await rig.poller.sample(rig.state.groups["g"])
+        text = well_formed(await rig.browser.get("/group?name=g")).text
+        assert "500 of 501 queues are shown" in text
+        assert "they appear" not in text
+
+    run(test, T=1, **{"%RETRY%g": 1, "%RETRY%h": 1})
+
+
 def test_a_group_without_members_is_no_error() -> None:
     async def test(rig: Rig) -> None:
         rig.broker.refuse(RequestCode.GET_CONSUMER_CONNECTION_LIST, ResponseCode.CONSUMER_NOT_ONLINE)
