@@ -22,7 +22,7 @@ from rocketpy.errors import BrokerError, RequestTimeout, RocketError
 from rocketpy.faults import printable
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import retry_topic
-from rocketpy.remoting.bodies.client import ConsumerConnection, ConsumerRunningInfo
+from rocketpy.remoting.bodies.client import ConsumerConnection, ConsumerRunningInfo, ProducerConnection
 from rocketpy.remoting.bodies.route import MASTER_ID, TopicRouteData
 from rocketpy.remoting.bodies.topic import TopicOffset
 
@@ -33,6 +33,7 @@ ASKED_AT_ONCE = 8
 PAGES_MAX = 8
 WAIT_S = 5.0  # for a place
 GROUPS_SHOWN = 200
+NO_PRODUCERS = "] not exist"  # of a producer group: the remark of brokers, whose code is a general one
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -139,8 +140,11 @@ class Questions:
         except BrokerError:
             return 0.0
 
-    async def topic_page(self, topic: str) -> dict[str, Answer[Any]]:
-        """Ask for all of a topic: `route`, `offsets` by queue, `groups`."""
+    async def topic_page(self, topic: str, producer_group: str) -> dict[str, Answer[Any]]:
+        """Ask for all of a topic: `route`, `offsets` by queue, `groups`; `producers` of a group if one is named.
+
+        Brokers know producers by group, not by topic.
+        """
         admin = self.admin
 
         async def route() -> TopicRouteData:
@@ -152,7 +156,16 @@ class Questions:
         async def groups() -> list[str]:
             return sorted(await admin.who_consumes(topic))[:GROUPS_SHOWN]
 
-        return await self.all({"route": route, "offsets": offsets, "groups": groups})
+        async def producers() -> ProducerConnection:
+            try:
+                return await admin.producer_connection(producer_group, topic)
+            except BrokerError as error:
+                if NO_PRODUCERS in (error.remark or ""):
+                    return ProducerConnection()
+                raise
+
+        asks: dict[str, Callable[[], Awaitable[Any]]] = {"route": route, "offsets": offsets, "groups": groups}
+        return await self.all(asks | ({"producers": producers} if producer_group else {}))
 
     # --- groups -------------------------------------------------------------------------------------------------------
 

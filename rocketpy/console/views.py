@@ -254,10 +254,17 @@ class ClusterPages:
         name = page.query("name")
         if not name:
             raise NotFound("the address names no topic")
+        producer_group = page.query("producers").strip()
         async with self._questions.place():
-            answers = await self._questions.topic_page(name)
+            answers = await self._questions.topic_page(name, producer_group)
         return self._console.show(
-            page, "topic.html", title=f"Topic {name}", refresh_s=SLOW_REFRESH_S, name=name, answers=answers
+            page,
+            "topic.html",
+            title=f"Topic {name}",
+            refresh_s=SLOW_REFRESH_S,
+            name=name,
+            producer_group=producer_group,
+            answers=answers,
         )
 
     async def groups(self, page: Page) -> Response:

@@ -39,6 +39,7 @@ PAGES = {
     f"/broker?name={ODD}": f"Broker {MARKUP}",
     "/topics": "Topics",
     f"/topic?name={topic_name(0)}": f"Topic {topic_name(0)}",
+    f"/topic?name={topic_name(0)}&producers=shop": f"Topic {topic_name(0)}",
     "/groups": "Groups",
     f"/group?name={SLOW}": f"Group {SLOW}",
     f"/messages?topic={topic_name(0)}&key=order-1": "Messages",
@@ -142,6 +143,10 @@ def test_each_page_has_its_data_and_nothing_is_refused(tab: Tab, cluster: Cluste
     assert "broker-a" in overview
     assert FAST in tab.open("/groups?search=0000")
     assert topic_name(0) in tab.open(f"/group?name={SLOW}")
+    tab.open(f"/topic?name={topic_name(0)}")
+    tab.press("/")
+    tab.press("shop", Keys.ENTER)
+    tab.shows("PYTHON", 20)
     group = tab.open(f"/group?name={FAST}")
     assert f"{MARKUP} {FAST}" in group, "its member"
     assert "Subscribes to" in group

@@ -8,18 +8,19 @@ from typing import Any
 from urllib.parse import quote
 
 from rocketpy import aio
-from rocketpy.codes import RequestCode, ResponseCode
+from rocketpy.codes import LanguageCode, RequestCode, ResponseCode
 from rocketpy.console.alarm_file import AlarmSettings, GroupRule
 from rocketpy.console.questions import PAGES_MAX
 from rocketpy.console.settings import ConsoleSettings
 from rocketpy.console.views import local_path
 from rocketpy.message.message_queue import MessageQueue
-from rocketpy.remoting.bodies.client import Connection, ConsumerConnection, SubscriptionData
+from rocketpy.remoting.bodies.client import Connection, ConsumerConnection, ProducerConnection, SubscriptionData
 from rocketpy.remoting.bodies.offset import ConsumeStats, OffsetWrapper
 from rocketpy.remoting.bodies.route import BrokerData, ClusterInfo, KVTable
 from rocketpy.remoting.bodies.topic import TopicOffset, TopicStatsTable
 from tests.support.cases import cases
 from tests.support.console import FIGURES, Reply, Rig, run
+from tests.support.scripted_server import no
 from tests.unit.console.test_login import ACCOUNTS
 
 MARKUP = "\"><img src=x onerror=alert(1)><script>alert(2)</script>'&{{7*7}}"
@@ -179,6 +180,7 @@ def test_names_with_markup_stay_text_on_each_page() -> None:
         subscriptions = {MARKUP: SubscriptionData(topic=MARKUP, sub_string=MARKUP)}
         connection = ConsumerConnection(connection_set=[member], subscription_table=subscriptions)
         rig.broker.answer(RequestCode.GET_CONSUMER_CONNECTION_LIST, connection)
+        rig.broker.answer(RequestCode.GET_PRODUCER_CONNECTION_LIST, ProducerConnection(connection_set=[member]))
         await rig.look()
         rig.state.look_at(MARKUP, rig.poller._now_ms)
         await rig.poller.sample(rig.state.groups[MARKUP])
@@ -187,7 +189,7 @@ def test_names_with_markup_stay_text_on_each_page() -> None:
         name = quote(MARKUP, safe="")
         named = (
             f"/broker?name={name}",
-            f"/topic?name={name}",
+            f"/topic?name={name}&producers={name}",
             f"/group?name={name}",
             f"/messages?topic={name}&id={name}",
         )
@@ -250,6 +252,36 @@ def test_queues_of_a_group_appear_with_the_sample_after_the_first_look() -> None
         assert "they appear" not in text
 
     run(test, T=1, **{"%RETRY%g": 1, "%RETRY%h": 1})
+
+
+def test_the_page_of_a_topic_shows_the_producers_of_a_group() -> None:
+    """Fault: No page showed producers."""
+
+    async def test(rig: Rig) -> None:
+        member = Connection(client_addr="10.0.0.9:1", client_id="10.0.0.9@7", language=LanguageCode.GO, version=407)
+        rig.broker.answer(RequestCode.GET_PRODUCER_CONNECTION_LIST, ProducerConnection(connection_set=[member]))
+        assert (await rig.browser.get("/topic?name=T")).status == 200
+        assert not rig.broker.got(RequestCode.GET_PRODUCER_CONNECTION_LIST), "nobody has named a group"
+        tags = well_formed(await rig.browser.get("/topic?name=T&producers=shop"))
+        for part in ("10.0.0.9@7", "10.0.0.9:1", "GO", "407"):
+            assert part in tags.text
+        (request,) = rig.broker.got(RequestCode.GET_PRODUCER_CONNECTION_LIST)
+        assert request.ext_fields["producerGroup"] == "shop"
+
+    run(test, T=1)
+
+
+@cases(
+    "remark, text",
+    [("the producer group[shop] not exist", "No producer of group shop"), ("odd", "odd")],
+)
+def test_a_topic_without_producers_of_a_group(remark: str, text: str) -> None:
+    async def test(rig: Rig) -> None:
+        refusal = no(ResponseCode.SYSTEM_ERROR, remark)
+        rig.broker.refusals[RequestCode.GET_PRODUCER_CONNECTION_LIST].append(refusal)
+        assert text in well_formed(await rig.browser.get("/topic?name=T&producers=shop")).text
+
+    run(test, T=1)
 
 
 def test_a_group_without_members_is_no_error() -> None:
