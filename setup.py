@@ -111,7 +111,8 @@ setup(
         "spark": ["pyspark>=4.2,<4.4", "pyarrow>=18", "matplotlib>=3.8"],
         "delta": ["deltalake>=1.1"],  # `rocketpy pipeline archive --format delta`, beside the extra spark
         "iceberg": ["pyiceberg[pyiceberg-core,sql-sqlite]>=0.12,<0.13"],  # compaction uses its internals
-        "console": ["jinja2>=3.1.5", "starlette>=0.40", "uvicorn>=0.30"],
+        # starlette before 0.49.1: quadratic time for a header Range of many parts (CVE-2025-62727)
+        "console": ["jinja2>=3.1.5", "starlette>=0.49.1", "uvicorn>=0.30"],
         "failover": ["httpcore>=1,<2"],
         "bench": ["hdrhistogram>=0.10", "matplotlib>=3.8"],  # `rocketpy bench`
         "bench-neighbours": ["aiokafka>=0.10", "nats-py>=2.6"],  # beside the extra bench: --target nats, kafka
@@ -133,7 +134,7 @@ setup(
             "hdrhistogram>=0.10",
             "matplotlib>=3.8",
             "jinja2>=3.1.5",  # the console
-            "starlette>=0.40",
+            "starlette>=0.49.1",
             "uvicorn>=0.30",
             "trustme>=1.1",  # certificates of tests
             "aiosmtpd>=1.4.6",  # takes the mails of alarms

@@ -46,6 +46,13 @@ def test_extras_of_the_packages_are_those_of_setup(program: str) -> None:
     assert [extra for extra in asked.split(",") if f'"{extra}": [' not in known] == []
 
 
+def test_the_oldest_starlette_answers_a_header_range_in_linear_time() -> None:
+    """Fault: The console could be installed with a starlette that has CVE-2025-62727."""
+    oldest = re.findall(r'"starlette>=([\d.]+)"', (ROOT / "setup.py").read_text(encoding="utf-8"))
+    assert len(oldest) == 2
+    assert all(tuple(map(int, each.split("."))) >= (0, 49, 1) for each in oldest), oldest
+
+
 def test_a_dependency_that_the_service_does_not_know_is_not_counted_as_sound() -> None:
     skipped = {"name": "a", "skip_reason": "Dependency not found on PyPI and could not be audited: a (1)"}
     sound = {"name": "b", "version": "2", "vulns": []}
