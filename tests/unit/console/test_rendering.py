@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from pathlib import Path
+
+from rocketpy import console
 from rocketpy.console.rendering import (
     BODY_SHOWN,
     HEX_SHOWN,
@@ -63,3 +66,11 @@ def test_ten_thousand_names_come_in_parts() -> None:
     found = Paging.of(names, " TOPIC-0999 ", 0)
     assert (found.count, found.last, found.rows[0]) == (10, 0, "topic-09990")
     assert Paging.of(names, "none", 3) == Paging("none", 0, 0, ())
+
+
+def test_templates_and_static_files_are_small() -> None:
+    """Browsers load the pages over slow lines, too."""
+    package = Path(console.__file__).parent
+    files = [path for part in ("static", "templates") for path in (package / part).rglob("*") if path.is_file()]
+    assert len(files) > 10
+    assert sum(path.stat().st_size for path in files) < 200_000
