@@ -15,7 +15,6 @@ import select
 import socket
 import threading
 import time
-import traceback
 import zlib
 from collections.abc import Callable
 from types import TracebackType
@@ -24,6 +23,7 @@ from urllib.parse import parse_qs
 
 import attrs
 
+from rocketpy.faults import describe
 from rocketpy.logs import LogLimit, and_more
 
 from .address import listen, port_of
@@ -132,14 +132,14 @@ class _Server:
             else:
                 connection_or_tls = connection
             with connection_or_tls as stream:
-                self._serve(stream)
+                self._serve(stream, host)
         except OSError as exc:  # ssl.SSLError is one
             self._tell("failed", "a scrape of %s failed: %s%s", host, _reason(exc))
         finally:
             self._end(connection)
             connection.close()
 
-    def _serve(self, stream: socket.socket) -> None:
+    def _serve(self, stream: socket.socket, host: str) -> None:
         """Read a request and answer it. Raises: OSError, of the connection."""
         try:
             request = read_request(stream)
@@ -151,8 +151,8 @@ class _Server:
             return
         try:
             answer = self._answer(request)
-        except Exception:  # a bug: the next scrape is to be answered all the same
-            traceback.print_exc()
+        except Exception as fault:  # the next scrape is to be answered all the same
+            self._tell("fault", "a scrape of %s failed: %s%s", host, describe(fault))
             answer = "500 Internal Server Error", [], b""
         write_answer(stream, *answer)
 

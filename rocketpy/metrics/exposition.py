@@ -24,6 +24,7 @@ OPENMETRICS, PLAIN = "application/openmetrics-text", "text/plain"
 LATEST, DEFAULT_ESCAPING = "1.0.0", "underscores"
 ESCAPINGS = (DEFAULT_ESCAPING, "allow-utf-8")  # by which no name of ours is changed
 _OLDER = re.compile(r"0(\.\d+)*")
+_VERSION = re.compile(r"[0-9]+(\.[0-9]+)*")
 PLAIN_SIZE = 9  # a shorter number has at most six digits before its point: nothing of it is an exponent in Go
 DIGITS_MAX = 6  # before the point of a number without exponent
 YIELD_LINES = 500  # about a third of a millisecond
@@ -38,13 +39,17 @@ class Form:
 
 
 def usual_form(accept: str) -> Form | None:
-    """Return the form that prometheus_client chooses for an Accept header; None: one that is not written here."""
+    """Return the form that prometheus_client chooses for an Accept header; None: one that is not written here.
+
+    A version that is no number counts as none: prometheus_client raises an exception.
+    """
     for part in accept.split(","):
         kind, *rest = (text.strip() for text in part.split(";"))
         if kind not in (OPENMETRICS, PLAIN):
             continue
         parameters = dict(text.split("=", 1) for text in reversed(rest) if "=" in text)  # the first of a name counts
         version, escaping = parameters.get("version", ""), parameters.get("escaping", DEFAULT_ESCAPING)
+        version = version if _VERSION.fullmatch(version) else ""
         if kind == OPENMETRICS and not version:
             return Form(f"{OPENMETRICS}; version={LATEST}; charset=utf-8", is_openmetrics=True)
         if not version or _OLDER.fullmatch(version):

@@ -6,6 +6,7 @@ import socket
 import ssl
 import threading
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -171,6 +172,23 @@ def test_connections_beyond_the_bound_are_closed_at_once(
         wait_until(lambda: not scrape_threads())
         assert scrape(endpoint.port, trusting)
     assert caplog.records[0].message == "closed a scrape of 127.0.0.1: 16 others have not ended"
+
+
+def test_a_scrape_that_fails_is_a_line_a_minute(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Fault: Each scrape that raised an exception wrote a traceback to the log, so one client could fill the disk."""
+
+    def fail() -> NamesrvSnapshot:
+        raise ValueError("of a snapshot")
+
+    with serve("127.0.0.1", 0, NamesrvCollector(fail)) as endpoint:
+        for _ in range(3):
+            with pytest.raises(urllib.error.HTTPError, match="500"):
+                scrape(endpoint.port, None)
+    [line] = [record.message for record in caplog.records]
+    assert line.startswith("a scrape of 127.0.0.1 failed: ValueError: of a snapshot\n") and "in fail" in line
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_a_closed_endpoint_frees_its_port() -> None:

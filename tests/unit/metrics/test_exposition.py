@@ -111,6 +111,15 @@ def test_what_prometheus_asks_for_is_written_here() -> None:
     assert all(usual_form(accept) is not None for accept in ACCEPTED)
 
 
+@pytest.mark.parametrize("accept", ["text/plain;version=abc", "text/plain;version=1.x", "text/plain;version=1."])
+def test_a_version_that_is_no_number_counts_as_none(accept: str) -> None:
+    """Fault: A scrape that asked for such a version was answered by status 500."""
+    with serve("127.0.0.1", 0, BrokerCollector(full_snapshot)) as endpoint:
+        assert answer(endpoint.port, Accept=accept)[0] == choose_encoder("text/plain")[1]
+    metrics = usual_form(accept.replace("text/plain", "application/openmetrics-text"))
+    assert metrics is not None and metrics.content_type == choose_encoder("application/openmetrics-text")[1]
+
+
 def answer(port: int, path: str = "/metrics", **headers: str) -> tuple[str, str]:
     """Content type and text of a scrape."""
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers=headers)
