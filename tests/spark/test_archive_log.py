@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,3 +45,35 @@ def test_a_manifest_that_is_there_is_not_replaced(tmp_path: Path) -> None:
         with pytest.raises(StoreError, match=r"cannot write .*00000001\.json: File exists"):
             log.commit(Manifest(0, 10, []))
         assert (log.directory / "00000001.json").read_text() == "of another run"
+
+
+def file_at(path: object, attempt: str = "") -> dict[str, Any]:
+    return {"path": path, "rows": 1, "bytes": 4, "queues": {}, "attempt": attempt}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"files": [], "removed": ["../precious"]},
+        {"files": [], "removed": [f"{DAY}/../../../precious"]},
+        {"files": [], "removed": ["/precious"]},
+        {"files": [], "removed": [""]},
+        {"files": [], "removed": [7]},
+        {"files": [file_at("../moved")]},
+        {"files": [], "bad": [file_at("/moved")]},
+        {"files": [file_at(f"{DAY}/1.parquet", "..")]},
+        {"files": [file_at(f"{DAY}/1.parquet", "../../../precious")]},
+        {"files": [file_at(f"{DAY}/1.parquet", "/")]},
+    ],
+)
+def test_a_manifest_names_nothing_outside_of_the_archive(tmp_path: Path, fields: dict[str, Any]) -> None:
+    """Fault: A manifest of a stranger moved or deleted any file of the user who ran the job."""
+    precious = tmp_path / "precious"
+    precious.write_text("kept")
+    archive = tmp_path / "archive"
+    with ArchiveLog.opened(archive, "b") as log:
+        manifest = {"version": 1, "begin": 0, "end": 1, **fields}
+        (log.directory / "00000001.json").write_text(json.dumps(manifest))
+    with pytest.raises(StoreError, match=r"00000001\.json cannot be read: "), ArchiveLog.opened(archive, "b"):
+        pass
+    assert precious.read_text() == "kept"

@@ -11,7 +11,7 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import attrs
 
@@ -173,9 +173,20 @@ def read_manifest(path: Path) -> Manifest:
             raise StoreError(f"{path} is of another version: use the rocketpy that wrote it, or a newer one")
         files, bad = ([ArchivedFile(**file) for file in found.get(name, [])] for name in ("files", "bad"))
         removed, positions, firsts = found.get("removed", []), found.get("positions", {}), found.get("firsts", {})
+        _refuse_places_outside([*files, *bad], removed)
         return Manifest(found["begin"], found["end"], files, removed, bad, positions, firsts_of(firsts))
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise StoreError(f"{path} cannot be read: {error}") from error
+
+
+def _refuse_places_outside(files: Iterable[ArchivedFile], removed: Iterable[str]) -> None:
+    """Raise ValueError if a file to move or remove is outside of the archive: others may write to its directory."""
+    for path in (*(file.path for file in files), *removed):
+        if not path or PurePath(path).is_absolute() or ".." in PurePath(path).parts:
+            raise ValueError(f'"{path}" is no path below the archive')
+    for attempt in (file.attempt for file in files):
+        if attempt == ".." or PurePath(attempt).name != attempt:
+            raise ValueError(f'"{attempt}" is no directory of an attempt')
 
 
 def files_of(manifests: Iterable[Manifest]) -> list[ArchivedFile]:
