@@ -234,7 +234,20 @@ def record(*fields: object) -> str:
     return json.dumps({"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}, *fields]})
 
 
+def doubling(leaf: object, levels: int = 20) -> object:
+    """A schema of a few hundred bytes: each type has two fields of the one before."""
+    kind = leaf
+    for level in range(levels):
+        fields = [{"name": "a", "type": kind}, {"name": "b", "type": f"R{level - 1}" if level else leaf}]
+        kind = {"type": "record", "name": f"R{level}", "fields": fields}
+    return kind
+
+
 EMPTY = {"type": "record", "name": "Empty", "fields": []}
+CHAIN = [{"type": "record", "name": f"R{n}", "fields": [{"name": "a", "type": f"R{n - 1}" if n else "int"}]}
+         for n in range(2_000)]  # fmt: skip
+DEEP = '{"type": "array", "items":' * 600 + '"long"' + "}" * 600
+NOTHINGS = {"type": "array", "items": doubling("null")}
 
 
 @pytest.mark.parametrize(
@@ -245,10 +258,16 @@ EMPTY = {"type": "record", "name": "Empty", "fields": []}
         (record({"name": "next", "type": ["null", "Order"]}), "contains itself: Order"),
         (record({"name": "n", "type": {"type": "array", "items": "null"}}), "arrays of nothing"),
         (record({"name": "n", "type": {"type": "array", "items": EMPTY}}), "arrays of nothing"),
+        pytest.param(record({"name": "n", "type": doubling("long")}), "more than 10000 types", id="doubling"),
+        pytest.param(record({"name": "n", "type": NOTHINGS}), "more than 10000 types", id="doubling nothing"),
+        pytest.param(json.dumps(CHAIN), "more than 10000 types", id="chain"),
+        pytest.param(DEEP, "was written with another kind of schema", id="deep"),
     ],
 )
 def test_a_body_that_names_a_schema_of_another_kind_is_a_bad_row(schema: str, reason: str) -> None:
-    """The writer of a message chooses its schema: the query failed, or its process crashed or ate all memory."""
+    """The writer of a message chooses its schema: the query failed, or its process crashed or ate all memory.
+    Fault: A small or deep schema of Avro in the registry stopped a stream for ever.
+    """
     with pytest.raises(BodyUnreadable, match=reason):
         AvroSchema(record()).decode(b"\2" + b"\xfe" * 8, schema)
 

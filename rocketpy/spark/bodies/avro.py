@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import attrs
@@ -33,6 +34,7 @@ LOGICAL = {
     "local-timestamp-millis": LOCAL_TIMESTAMP,
     "local-timestamp-micros": LOCAL_TIMESTAMP,
 }
+TYPES_MAX = 10_000  # of a writer's schema, a named type at each place of its use: 2 KB may say billions of them
 
 
 @attrs.frozen
@@ -108,30 +110,32 @@ def _parsed_of_writer(text: str) -> Any:
         BodyUnreadable: it is none of Avro, or bodies of it could take the memory or the stack of the process.
     """
     try:
-        _refuse_endless(_expanded(text))
+        _refuse_endless(_expanded(text), iter(range(TYPES_MAX)))
         return _parsed(text)
-    except ConfigError as error:
+    except (ConfigError, RecursionError) as error:
         raise BodyUnreadable(f"was written with another kind of schema: {error}") from error
 
 
-def _refuse_endless(schema: Any) -> None:
+def _refuse_endless(schema: Any, left: Iterator[int]) -> None:
     """Raises BodyUnreadable: a type contains itself, so fastavro goes as deep as the body says, or an array has items
-    without bytes, so a few bytes say any number of them."""
+    without bytes, so a few bytes say any number of them, or there are more types than are `left`."""
+    if next(left, None) is None:
+        raise BodyUnreadable(f"was written with a schema of more than {TYPES_MAX} types")
     if isinstance(schema, list):
         for one in schema:
-            _refuse_endless(one)
+            _refuse_endless(one, left)
     elif isinstance(schema, str):
         if schema != "null" and schema not in PRIMITIVES:
             raise BodyUnreadable(f"was written with a schema that contains itself: {schema}")
     elif schema["type"] in ("record", "error"):
         for field in schema["fields"]:
-            _refuse_endless(field["type"])
+            _refuse_endless(field["type"], left)
     elif schema["type"] == "array":
+        _refuse_endless(schema["items"], left)  # first: it bounds the types that _has_bytes looks at
         if not _has_bytes(schema["items"]):
             raise BodyUnreadable("was written with a schema that has arrays of nothing")
-        _refuse_endless(schema["items"])
     else:
-        _refuse_endless(schema["values"] if schema["type"] == "map" else schema["type"])
+        _refuse_endless(schema["values"] if schema["type"] == "map" else schema["type"], left)
 
 
 def _has_bytes(schema: Any) -> bool:
