@@ -33,6 +33,7 @@ STDERR = 2
 NO_VALUE = "-"
 PRIORITIES = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}  # of syslog
 _VALUE = re.compile(r"%(?:[-#0+]*+[\d.]*+[a-zA-Z]|%)")  # possessive: `%000...` takes the square of its length else
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # of a terminal: names and remarks of peers are in lines
 _NOUN = re.compile(rf"\b({'|'.join(NOUNS)}) $")
 
 serving: contextvars.ContextVar[tuple[int, int] | None] = contextvars.ContextVar("serving", default=None)
@@ -73,7 +74,7 @@ class TextLines(logging.Formatter):
         line = " | ".join(part.strip() for part in super().format(record).splitlines() if part.strip())
         if (request := serving.get()) is not None:
             line += f" [connection {request[0]:x}, opaque {request[1]}]"
-        return line
+        return _without_controls(line)
 
 
 class JournalLines(logging.Formatter):
@@ -106,7 +107,12 @@ class JsonLines(logging.Formatter):
         fields |= fields_of(record)
         if record.exc_info:
             fields["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(fields, ensure_ascii=False, default=str)
+        return _without_controls(json.dumps(fields, ensure_ascii=False, default=str))
+
+
+def _without_controls(line: str) -> str:
+    """Return the line with its control characters as JSON writes them."""
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
 
 
 @functools.lru_cache

@@ -130,6 +130,15 @@ def test_a_traceback_is_in_the_line_of_its_event() -> None:
     assert "\n" not in line and "failed | Traceback (most recent call last): | File " in line
 
 
+def test_control_characters_of_a_peer_do_not_reach_the_terminal() -> None:
+    """Fault: Terminal escapes in the remark of a name server stood in the broker's log as they came."""
+    remark = "a\x1b[2J\tb\x7f\x9b31mé\r\nc"
+    line = TextLines().format(record("refused: %s", remark))
+    assert line.endswith(r"refused: a\u001b[2J\u0009b\u007f\u009b31mé | c")
+    written = JsonLines().format(record("refused: %s", remark))
+    assert written.isprintable() and json.loads(written)["message"] == f"refused: {remark}"
+
+
 @pytest.mark.usefixtures("request_5")
 def test_a_line_about_a_request_names_it() -> None:
     assert TextLines().format(record("cannot answer")).endswith("cannot answer [connection c5, opaque 5]")
