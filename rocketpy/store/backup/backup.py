@@ -19,7 +19,7 @@ import shutil
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -99,11 +99,28 @@ def back_up(
         log.finish()
         _repair_newest_index(target, log.end.copied, slots)
         sync_tree(part)
-        report = verify_store(StoreReader(part), listener, slots=slots)
+        report = _check(part, log, listener, slots)
         path = part if report.problems else _complete(part)
         if keep is not None and not report.problems:
             _remove(complete_copies(directory)[:-keep])
         return Backup(path, report, log.linked_bytes, time.monotonic() - began_s)
+
+
+def _check(part: Path, log: LogCopy, listener: ProgressListener, slots: int | None) -> VerifyReport:
+    """Check a copy, and again after damaged log files of an earlier copy are replaced by those of the store."""
+
+    def check() -> VerifyReport:
+        return verify_store(StoreReader(part), listener, slots=slots)
+
+    report: VerifyReport | None = None
+    with suppress(StoreError):  # a sector cannot be read, for example
+        report = check()
+    replaced = log.copy_again(None if report is None else {Path(problem.file).name for problem in report.problems})
+    if report is None or replaced:
+        report = check()
+    text = "log file {} was damaged in an earlier copy, and was copied from the store again; remove that copy"
+    report.notes.extend(map(text.format, replaced))
+    return report
 
 
 def complete_copies(directory: Path) -> list[Path]:

@@ -1,18 +1,20 @@
 """Copies the log up to one position.
 
 A full file of the log never changes again. So the copy of it is used again: of an interrupted run as it is, of an
-earlier copy by a link. Beginning and end are compared: the store may have been replaced. The file that the log
-ends in is copied each time.
+earlier copy by a link. Beginning and end are compared: the store may have been replaced. If the check of the copy
+finds damage in such a file, it is copied after all. The file that the log ends in is copied each time.
 """
 
 from __future__ import annotations
 
+import filecmp
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import attrs
 
+from rocketpy.atomic_file import sync_directory
 from rocketpy.errors import StoreError
 
 from ..files import translated
@@ -43,8 +45,14 @@ class LogCopy:
     before_end: int | None
     listener: ProgressListener
     end: LogEnd = attrs.field(init=False, default=LogEnd(0, 0))
-    linked_bytes: int = attrs.field(init=False, default=0)
+    _linked: set[str] = attrs.field(init=False, factory=set)
     _done: int = attrs.field(init=False, default=0)
+    _used_again: dict[str, int] = attrs.field(init=False, factory=dict)  # sizes of full files that were not read
+
+    @property
+    def linked_bytes(self) -> int:
+        """Bytes of the files that are shared with the earlier copy."""
+        return sum(self._used_again[name] for name in self._linked)
 
     def run(self) -> None:
         """Copy everything that the log has now.
@@ -72,6 +80,7 @@ class LogCopy:
         is_full = int(name) + size <= end.full
         if is_full and (_is_same(source, target, size) or self._link(source, target, size)):
             self._read(size)
+            self._used_again[name] = size
             return True
         partial = target.with_name(target.name + PARTIAL)
         try:
@@ -93,7 +102,7 @@ class LogCopy:
             os.link(self.before / source.name, target)
         except OSError:  # a file system without links
             return False
-        self.linked_bytes += size
+        self._linked.add(source.name)
         return True
 
     def _read(self, count: int) -> None:
@@ -110,6 +119,31 @@ class LogCopy:
     def _path_of(self, name: str) -> Path:
         full = self.target / name
         return full if full.exists() else self.target / (name + PARTIAL)
+
+    def copy_again(self, damaged: Collection[str] | None = None) -> list[str]:
+        """Copy those damaged files from the store that were used again and differ from it; return their names.
+
+        Args:
+            damaged: None: any may be.
+        Raises: StoreError.
+        """
+        copied = []
+        for name in sorted(self._used_again.keys() if damaged is None else self._used_again.keys() & set(damaged)):
+            source, target = self.reader.paths.commitlog / name, self.target / name
+            partial = target.with_name(name + PARTIAL)
+            with translated(target, "replace"):
+                try:
+                    if _is_equal(source, target):
+                        continue
+                    copy_file(source, partial, self._used_again[name], lambda _: None)
+                except FileNotFoundError:  # it has expired
+                    continue
+                sync_file(partial)
+                os.replace(partial, target)
+                sync_directory(self.target)
+            self._linked.discard(name)
+            copied.append(name)
+        return copied
 
     def finish(self) -> None:
         """Give the last file its name. Afterwards the copy is not continued. Raises: StoreError."""
@@ -142,6 +176,16 @@ def _without_gap(copied: list[str], names: list[str]) -> Iterator[str]:
         if name not in copied:
             return
         yield name
+
+
+def _is_equal(source: Path, copy: Path) -> bool:
+    """Return True if each byte of the copy can be read, and is that of its source. Raises: FileNotFoundError."""
+    try:
+        return filecmp.cmp(source, copy, shallow=False)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        return False
 
 
 def _is_same(source: Path, copy: Path, size: int) -> bool:

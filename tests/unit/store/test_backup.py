@@ -6,16 +6,18 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
 
 from rocketpy.config import MessageStoreConfig
 from rocketpy.errors import StoreError
-from rocketpy.store.backup import backup
+from rocketpy.store.backup import backup, log
 from rocketpy.store.backup.backup import back_up, complete_copies
 from rocketpy.store.files import file_name
 from rocketpy.store.inspection.reader import StoreReader
+from rocketpy.store.inspection.verify import VerifyReport, verify_store
 from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
 from tests.support.store_writer import StoreWriter
 
@@ -174,6 +176,33 @@ def test_a_damaged_store_replaces_no_copy(root: Path, opened: OpenedStore, tmp_p
     made = back_up(root, tmp_path / "copies", keep=1)
     assert not made.is_complete and made.report.problems
     assert complete_copies(tmp_path / "copies") == [good.path]
+
+
+@pytest.mark.parametrize("is_readable", [True, False])
+def test_a_file_that_is_damaged_in_an_earlier_copy_is_copied_again(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_readable: bool
+) -> None:
+    """Fault: After one rotten sector in the newest copy no later backup succeeded."""
+    monkeypatch.setattr(log, "COMPARED", 64)
+    first = back_up(root, tmp_path / "copies")
+    path = first.path / "commitlog" / file_name(FILE)
+    with path.open("r+b") as file:
+        file.seek(path.read_bytes().index(b"body ", FILE // 2))
+        file.write(b"BODY")
+
+    def verify(reader: StoreReader, *args: Any, **keywords: Any) -> VerifyReport:
+        if not is_readable and b"BODY" in (reader.paths.commitlog / file_name(FILE)).read_bytes():
+            raise StoreError("cannot read the file: Input/output error")
+        return verify_store(reader, *args, **keywords)
+
+    monkeypatch.setattr(backup, "verify_store", verify)
+    second = back_up(root, tmp_path / "copies")
+    assert second.is_complete and bodies(second.path) == bodies(root)
+    assert [note for note in second.report.notes if f"log file {file_name(FILE)} was damaged" in note]
+    assert not os.path.samefile(path, second.path / "commitlog" / file_name(FILE))
+    assert os.path.samefile(first.path / "commitlog" / file_name(0), second.path / "commitlog" / file_name(0))
+    assert log_names(second.path) == log_names(first.path)
+    assert second.linked_bytes == FILE * (len(log_names(first.path)) - 2)
 
 
 def test_places_that_are_refused(root: Path, tmp_path: Path) -> None:
