@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from rocketpy.atomic_file import sync_directory
+from rocketpy.errors import StoreError
 
 from ..files import data_spans, translated
 
@@ -54,12 +55,13 @@ def copy_tree(
     leave_out: frozenset[str] = frozenset(),
     used: Callable[[Path, int], int] = lambda path, size: size,
 ) -> None:
-    """Copy the files below a directory; those that vanish meanwhile are left out, as are links.
+    """Copy the files below a directory; those that vanish meanwhile are left out.
 
     Args:
         leave_out: names directly in `source`.
         used: the bytes of a file, of this size, that are copied; the rest of the copy is a hole.
-    Raises: StoreError.
+    Raises:
+        StoreError: there is a link, or as copy_file.
     """
     for path in _files(source, leave_out):
         copied = target / path.relative_to(source)
@@ -81,6 +83,8 @@ def _files(directory: Path, leave_out: frozenset[str]) -> Iterator[Path]:
     for entry in entries:
         if entry.name in leave_out or NEW in entry.name:
             continue
+        if entry.is_symlink():
+            raise StoreError(f"{entry.path} is a link, which a copy cannot have: mount (mount --bind) its target there")
         if entry.is_dir(follow_symlinks=False):
             yield from _files(Path(entry.path), frozenset())
         elif entry.is_file(follow_symlinks=False):

@@ -205,6 +205,19 @@ def test_a_file_that_is_damaged_in_an_earlier_copy_is_copied_again(
     assert second.linked_bytes == FILE * (len(log_names(first.path)) - 2)
 
 
+@pytest.mark.parametrize("name", ["config", "config/topics.json", "consumequeue/T"])
+def test_a_link_in_a_store_is_refused(root: Path, tmp_path: Path, name: str) -> None:
+    """Fault: Backups left out links in silence, so a copy could lack topics and committed offsets."""
+    place, target = root / name, tmp_path / "elsewhere"
+    place.rename(target)
+    place.symlink_to(target)
+    with pytest.raises(StoreError, match=f"{place} is a link"):
+        back_up(root, tmp_path / "copies")
+    place.unlink()
+    target.rename(place)
+    assert back_up(root, tmp_path / "copies").is_complete
+
+
 def test_places_that_are_refused(root: Path, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="inside of the store"):
         back_up(root, root / "copies")
