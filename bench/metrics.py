@@ -34,7 +34,7 @@ TOPICS, QUEUES_EACH, GROUPS = 1_250, 8, 100
 ALL_NAMES = "rocketpy,exporter,rocketmq5,rocketmq5_units"
 NAMES = {"default names": "rocketpy,exporter", "all names": ALL_NAMES}
 SCRAPES = 10
-PAUSE_S = 0.5  # between two scrapes that are timed
+PAUSE_S = 1.5  # between two scrapes that are timed: within a second they share a text
 PROMETHEUS_S = 15.0  # scrape_interval of deploy/prometheus
 ASKED = {  # by Prometheus 2.49 and later
     "Accept": "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,"

@@ -42,6 +42,7 @@ SILENCE_MAX_S = 10.0  # of a client: in its handshake, its request, and in readi
 SCRAPE_MAX_S = 30.0  # of a client that is not silent: from its connection to the end of its answer
 SCRAPES_MAX = 16
 LOOK_S = 0.5  # between two looks at connections that take too long, and for a free descriptor
+SHARED_S = 1.0  # scrapes that come within it get one text: its snapshot takes the time of the loop that serves
 GZIP_LEVEL = 1  # of 2.5 MB: 10 ms of the processor instead of 60, and a tenth more bytes
 GZIP_WINDOW = 31  # 2 to the power of 15 bytes, with a header of gzip
 
@@ -179,6 +180,26 @@ class _Server:
             logger.warning(text, *values, and_more(told))
 
 
+class _SharedTexts:
+    """The text of a collector in each form, which scrapes share; for several threads."""
+
+    def __init__(self, collector: RowCollector[Any]) -> None:
+        self._collector = collector
+        self._locks = {is_openmetrics: threading.Lock() for is_openmetrics in (False, True)}
+        self._texts: dict[bool, tuple[float, bytes]] = {}  # by the form: when it was begun, and the text
+
+    def text(self, *, is_openmetrics: bool) -> bytes:
+        """Return a text that was begun SHARED_S before this call at most."""
+        came_s = time.monotonic()
+        with self._locks[is_openmetrics]:
+            begun_s, text = self._texts.get(is_openmetrics, (-math.inf, b""))
+            if came_s - begun_s >= SHARED_S:
+                begun_s = time.monotonic()
+                text = self._collector.text(is_openmetrics=is_openmetrics)
+                self._texts[is_openmetrics] = begun_s, text
+            return text
+
+
 class Endpoint:
     """A running endpoint on a listening socket, which it takes over; `close` it, or use it as a context manager.
 
@@ -223,18 +244,19 @@ def _application(
 ) -> Callable[[Request], Answer]:
     """Return what answers requests: a scrape that names topics shows their queues and nothing else, so that Prometheus
     may scrape both."""
+    shared = _SharedTexts(collector)
 
     def answer(request: Request) -> Answer:
         query = parse_qs(request.query)
         topics = query.get("queues") if queues else None
-        shown = queues(topics) if queues and topics else collector
+        asked_for = queues(topics) if queues and topics else None
         form = usual_form(request.headers.get("accept", ""))
         is_usual = request.method == "GET" and request.path != "/favicon.ico" and "name[]" not in query
         if not is_usual or form is None:
             from . import families
 
-            return families.answer(shown, request.environ())
-        text = shown.text(is_openmetrics=form.is_openmetrics)
+            return families.answer(asked_for or collector, request.environ())
+        text = (asked_for or shared).text(is_openmetrics=form.is_openmetrics)
         headers = [("Content-Type", form.content_type)]
         if _takes_gzip(request.headers.get("accept-encoding", "")):
             text = zlib.compress(text, GZIP_LEVEL, GZIP_WINDOW)

@@ -32,7 +32,7 @@ from tests.support.broker import RunningBroker, free_ports
 from tests.support.certificates import HOST, Authority, Issued
 from tests.support.pair import LoneBroker, NameServer
 from tests.support.silent_records import connect_13
-from tests.support.waiting import is_readable
+from tests.support.waiting import fresh_metrics, is_readable
 from tests.support.wire import until
 
 PROXY = "127.0.0.2"
@@ -113,7 +113,8 @@ class Target:
         until(lambda: self.refused(reason) == count, f"{count} connections are refused: {reason}")
 
     def refused(self, reason: str) -> int:
-        with urllib.request.urlopen(f"http://{HOST}:{self.metrics_port}/metrics", timeout=60) as answer:
+        url = f"http://{HOST}:{self.metrics_port}/metrics"
+        with urllib.request.urlopen(fresh_metrics(url), timeout=60) as answer:
             text = answer.read().decode()
         name = f'tls_refused_total{{reason="{reason}"}}'
         if self.kind == BROKER:

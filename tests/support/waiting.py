@@ -31,9 +31,14 @@ def is_readable(descriptor: int, timeout_s: float | None) -> bool:
     return bool(poller.poll(None if timeout_s is None else timeout_s * 1000))
 
 
+def fresh_metrics(url: str) -> urllib.request.Request:
+    """A scrape that shows this moment: scrapes in a usual form share a text for a second."""
+    return urllib.request.Request(url, headers={"Accept": "text/plain;version=1.0.0;escaping=values"})
+
+
 def metrics_page(port: int) -> str:
     """What a server of this machine shows at its metrics port."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+    with urllib.request.urlopen(fresh_metrics(f"http://127.0.0.1:{port}/metrics"), timeout=60) as answer:
         return str(answer.read().decode())
 
 

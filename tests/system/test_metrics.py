@@ -23,6 +23,7 @@ from rocketpy.remoting.command import RemotingCommand
 from tests.support.broker import RunningBroker, free_ports, running_broker
 from tests.support.certificates import Authority
 from tests.support.pair import NameServer
+from tests.support.waiting import fresh_metrics
 from tests.support.wire import Wire, max_offset, pull_request, read_all, records_of, send_request, until
 
 SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$")
@@ -38,7 +39,7 @@ class Scraped:
     def samples(self, query: str = "") -> dict[tuple[str, str], float]:
         """(name, labels as exposed) to value."""
         url = f"{'https' if self.tls else 'http'}://127.0.0.1:{self.port}/metrics{query}"
-        with urllib.request.urlopen(url, timeout=60, context=self.tls) as answer:
+        with urllib.request.urlopen(fresh_metrics(url), timeout=60, context=self.tls) as answer:
             lines = answer.read().decode().splitlines()
         found = [SAMPLE.match(line) for line in lines if not line.startswith("#")]
         assert all(found)

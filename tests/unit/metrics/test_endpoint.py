@@ -8,6 +8,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import attrs
@@ -189,6 +190,24 @@ def test_a_scrape_that_fails_is_a_line_a_minute(
     [line] = [record.message for record in caplog.records]
     assert line.startswith("a scrape of 127.0.0.1 failed: ValueError: of a snapshot\n") and "in fail" in line
     assert "Traceback" not in capfd.readouterr().err
+
+
+def test_scrapes_of_one_moment_share_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: Each scrape took a snapshot in the loop that serves, so one client could keep that loop busy."""
+    taken: list[int] = []
+
+    def snapshot() -> NamesrvSnapshot:
+        taken.append(1)
+        return attrs.evolve(SNAPSHOT, brokers=len(taken))
+
+    def brokers(*_: object) -> bytes:
+        return scrape(endpoint.port, None).partition(b"\nrocketpy_namesrv_brokers ")[2].partition(b"\n")[0]
+
+    monkeypatch.setattr("rocketpy.metrics.endpoint.SHARED_S", 3600.0)
+    with serve("127.0.0.1", 0, NamesrvCollector(snapshot)) as endpoint, ThreadPoolExecutor(4) as pool:
+        assert set(pool.map(brokers, range(12))) == {b"1.0"}
+        monkeypatch.setattr("rocketpy.metrics.endpoint.SHARED_S", 0.0)
+        assert [brokers(), brokers()] == [b"2.0", b"3.0"]
 
 
 def test_a_closed_endpoint_frees_its_port() -> None:
