@@ -1,8 +1,8 @@
 """The HTTP endpoint that Prometheus scrapes: a thread that takes connections, with TLS if it is told to. Its answers to
 other requests than the usual scrape are those of prometheus_client (families.py).
 
-Bounds: SCRAPES_MAX connections at once, each in a thread; further ones are closed. Of each connection the silence, and
-the time from its begin to its end.
+Bounds: SCRAPES_MAX connections at once, and SCRAPES_OF_HOST_MAX of one address, each in a thread; further ones are
+closed. Of each connection the silence, and the time from its begin to its end.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ logger = logging.getLogger(__name__)
 SILENCE_MAX_S = 10.0  # of a client: in its handshake, its request, and in reading the answer
 SCRAPE_MAX_S = 30.0  # of a client that is not silent: from its connection to the end of its answer
 SCRAPES_MAX = 16
+SCRAPES_OF_HOST_MAX = 8  # one address leaves room for others
 LOOK_S = 0.5  # between two looks at connections that take too long, and for a free descriptor
 SHARED_S = 1.0  # scrapes that come within it get one text: its snapshot takes the time of the loop that serves
 GZIP_LEVEL = 1  # of 2.5 MB: 10 ms of the processor instead of 60, and a tenth more bytes
@@ -109,10 +110,11 @@ class _Server:
             return
         host = address[0]
         with self._lock:
-            is_full = len(self._scrapes) >= SCRAPES_MAX
-        if is_full:
+            open_count, of_host = len(self._scrapes), sum(scrape.host == host for scrape in self._scrapes.values())
+        if open_count >= SCRAPES_MAX or of_host >= SCRAPES_OF_HOST_MAX:
             connection.close()
-            self._tell("closed", "closed a scrape of %s: %d others have not ended%s", host, SCRAPES_MAX)
+            text = "closed a scrape of %s: %d others, %d of it, have not ended%s"
+            self._tell("closed", text, host, open_count, of_host)
             return
         try:
             scrape = _Scrape(connection.dup(), host, time.monotonic() + self._scrape_max_s)

@@ -17,7 +17,7 @@ import pytest
 from rocketpy.errors import ConfigError
 from rocketpy.metrics.address import listen, listen_by_default, port_of
 from rocketpy.metrics.collector import NamesrvCollector, QueueCollector
-from rocketpy.metrics.endpoint import SCRAPES_MAX, Endpoint, serve
+from rocketpy.metrics.endpoint import SCRAPES_MAX, SCRAPES_OF_HOST_MAX, Endpoint, serve
 from rocketpy.metrics.snapshot import NamesrvSnapshot, QueueSnapshot
 from rocketpy.tls import client_context, server_context
 from tests.support.certificates import Authority, tls_config
@@ -107,9 +107,9 @@ def test_a_client_that_stops_is_closed(tmp_path: Path, has_tls: bool) -> None:
         assert time.monotonic() - begun_s < 5.0
 
 
-def trickle(port: int, context: ssl.SSLContext | None) -> socket.socket:
-    """A client that begins a request, whose rest it sends byte by byte."""
-    stream = socket.create_connection(("127.0.0.1", port), 10)
+def trickle(port: int, context: ssl.SSLContext | None, host: str = "127.0.0.1") -> socket.socket:
+    """A client at `host` that begins a request, whose rest it sends byte by byte."""
+    stream = socket.create_connection(("127.0.0.1", port), 10, source_address=(host, 0))
     if context is not None:
         stream = context.wrap_socket(stream, server_hostname="127.0.0.1")
     stream.sendall(b"GET /metrics HTTP/1.1\r\nX: ")
@@ -165,14 +165,27 @@ def test_connections_beyond_the_bound_are_closed_at_once(
     contexts = (lambda: served) if has_tls else None
     with serve("127.0.0.1", 0, NamesrvCollector(lambda: SNAPSHOT), contexts) as endpoint:
         with contextlib.ExitStack() as stack:
-            slow = [stack.enter_context(trickle(endpoint.port, trusting)) for _ in range(SCRAPES_MAX)]
+            hosts = [f"127.0.0.{2 + number % 2}" for number in range(SCRAPES_MAX)]
+            slow = [stack.enter_context(trickle(endpoint.port, trusting, host)) for host in hosts]
             for _ in range(2):
                 with pytest.raises((OSError, http.client.HTTPException)):
                     scrape(endpoint.port, trusting)
             assert len(scrape_threads()) == SCRAPES_MAX and all(map(is_open, slow))
         wait_until(lambda: not scrape_threads())
         assert scrape(endpoint.port, trusting)
-    assert caplog.records[0].message == "closed a scrape of 127.0.0.1: 16 others have not ended"
+    assert caplog.records[0].message == "closed a scrape of 127.0.0.1: 16 others, 0 of it, have not ended"
+
+
+def test_one_address_leaves_room_for_others(caplog: pytest.LogCaptureFixture) -> None:
+    """Fault: One client that kept its connections open locked all others out of the metrics."""
+    with (
+        serve("127.0.0.1", 0, NamesrvCollector(lambda: SNAPSHOT)) as endpoint,
+        contextlib.ExitStack() as stack,
+    ):
+        streams = [stack.enter_context(trickle(endpoint.port, None, "127.0.0.2")) for _ in range(SCRAPES_MAX)]
+        wait_until(lambda: sum(map(is_open, streams)) == SCRAPES_OF_HOST_MAX)
+        assert scrape(endpoint.port, None)
+    assert caplog.records[0].message == "closed a scrape of 127.0.0.2: 8 others, 8 of it, have not ended"
 
 
 def test_a_scrape_that_fails_is_a_line_a_minute(
