@@ -358,6 +358,8 @@ def test_a_password_in_the_address_of_a_registry_is_refused_and_not_shown(addres
         (b"HTTP/1.0 401 Unauthorized\r\n\r\n", ConfigError),
         (b"HTTP/1.0 404 Not Found\r\n\r\ndefault backend - 404", ConnectionLost),
         (b"HTTP/1.0 200 OK\r\n\r\nno JSON", ConnectionLost),
+        (b'HTTP/1.0 200 OK\r\n\r\n{"status": "ok"}', ConnectionLost),
+        (b"HTTP/1.0 200 OK\r\n\r\n[]", ConnectionLost),
         (b'HTTP/1.0 200 OK\r\nContent-Length: 100\r\n\r\n{"schema": "', ConnectionLost),
         (b"no HTTP\r\n", ConnectionLost),
         (b"", ConnectionLost),

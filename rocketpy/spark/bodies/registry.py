@@ -75,7 +75,7 @@ def _known_schema(registry: str, schema_id: int) -> str:
     answer = _ask(registry, f"/schemas/ids/{schema_id}")
     if answer is None:
         raise BodyUnreadable(f"schema {schema_id} is not in the registry")
-    return str(answer["schema"])
+    return str(_field(answer, "schema", registry))
 
 
 def latest_schema(registry: str, subject: str) -> str:
@@ -83,7 +83,7 @@ def latest_schema(registry: str, subject: str) -> str:
     answer = _ask(registry, f"/subjects/{urllib.parse.quote(subject, safe='')}/versions/latest")
     if answer is None:
         raise ConfigError(f"{registry} has no subject {subject}", key="subject")
-    return str(answer["schema"])
+    return str(_field(answer, "schema", registry))
 
 
 def id_of_schema(registry: str, subject: str, schema: str) -> int:
@@ -92,7 +92,15 @@ def id_of_schema(registry: str, subject: str, schema: str) -> int:
     answer = _ask(registry, path, {"schema": schema})
     if answer is None:
         raise ConfigError(f"{registry} has no subjects", key="registry")
-    return int(answer["id"])
+    return int(_field(answer, "id", registry))
+
+
+def _field(answer: Any, name: str, registry: str) -> Any:
+    """Return a field of an answer. Raises ConnectionLost: it is that of another server, of a proxy for example."""
+    try:
+        return answer[name]
+    except (LookupError, TypeError) as error:
+        raise ConnectionLost(f"{registry} answers no {name}: {str(answer)[:500]}") from error
 
 
 def _ask(registry: str, path: str, body: dict[str, str] | None = None) -> Any:

@@ -146,7 +146,8 @@ def _held(directory: Path) -> Iterator[None]:
 def _begin(directory: Path) -> Path:
     """Return the directory of the new copy: the interrupted one, with its complete log files, if there is one."""
     for left in _own(directory, REMOVED):
-        shutil.rmtree(left)
+        with translated(left, "remove"):
+            shutil.rmtree(left)
     parts = _own(directory, PART)
     part = _new_name(directory)
     with translated(part, "create"):

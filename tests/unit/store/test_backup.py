@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -165,6 +167,21 @@ def test_keep_removes_the_oldest(root: Path, tmp_path: Path) -> None:
     for _ in range(3):
         copies.append(back_up(root, tmp_path / "copies", keep=2).path)
     assert sorted((tmp_path / "copies").iterdir()) == copies[1:]
+
+
+def test_a_removed_copy_that_cannot_be_deleted_is_named(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault: A backup ended with a bare error of the system if an interrupted removal could not go on."""
+    left = tmp_path / "copies" / "20261129T022700Z.removed"
+    left.mkdir(parents=True)
+
+    def refused(path: Path) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(shutil, "rmtree", refused)
+    with pytest.raises(StoreError, match=f"cannot remove {left}: Operation not permitted"):
+        back_up(root, tmp_path / "copies")
 
 
 def test_a_damaged_store_replaces_no_copy(root: Path, opened: OpenedStore, tmp_path: Path) -> None:
