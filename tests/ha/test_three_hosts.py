@@ -21,8 +21,8 @@ from tests.support.ha.needs import needs_network
 
 SAMPLE = Path(__file__).parents[2] / "deploy" / "clusters" / "3m-automatic"
 HOSTS = ("one", "two", "three")
-SECRETS = ("ha-secret", "etcd-password", "etcd-root-password")
-PLACES = ("/etc/rocketpy", "/var/lib/rocketpy", "/var/lib/etcd")
+SECRETS = ("etc/rocketpy/ha-secret", "etc/rocketpy/etcd-password", "etc/rocketpy-root/etcd-root-password")
+PLACES = ("/etc/rocketpy", "/etc/rocketpy-root", "/var/lib/rocketpy", "/var/lib/etcd")
 SMALL = ["--set", "mappedFileSizeCommitLog=1048576", "--set", "maxMessageSize=65536"]  # a test needs no 6 GiB
 PATIENCE_S = 90.0
 SERVERS = "10.0.0.1:9876;10.0.0.2:9876;10.0.0.3:9876"
@@ -128,7 +128,7 @@ def configure(host: Host, other: Host) -> None:
     """Put the files of the sample, and the secrets of another host, to /etc/rocketpy."""
     etc = host.directory / "etc/rocketpy"
     for secret in SECRETS if other is not host else ():
-        shutil.copy(other.directory / "etc/rocketpy" / secret, etc)
+        shutil.copy(other.directory / secret, host.directory / secret)
     shutil.copy(SAMPLE / f"broker-{host.name}.conf", etc / "broker.conf")
     shutil.copy(SAMPLE / "namesrv.properties", etc / "namesrv.conf")
 
@@ -139,7 +139,7 @@ def replace(lost: Host, left: Host) -> None:
         shutil.rmtree(lost.directory / place[1:])
         (lost.directory / place[1:]).mkdir()
     configure(lost, left)
-    password = (left.directory / "etc/rocketpy/etcd-root-password").read_text().strip()
+    password = (left.directory / "etc/rocketpy-root/etcd-root-password").read_text().strip()
     address = f"10.0.0.{1 + HOSTS.index(left.name)}"
     etcdctl = ("env", "ETCDCTL_API=3", "etcdctl", "--endpoints", f"http://{address}:2379", "--user", f"root:{password}")
     listed = left.run(*etcdctl, "member", "list").splitlines()
