@@ -18,11 +18,12 @@ from rocketpy.errors import ConfigError, NativeMissing
 
 from .findings import Finding, report
 
+NAME_SERVER = "name server"
 PORTS = {
     10911: "broker",
     10909: "broker, VIP channel",
     10912: "broker, replication",
-    9876: "name server",
+    9876: NAME_SERVER,
     5557: "metrics",
 }
 LOOPBACK, EVERYWHERE = "127.0.0.1", "0.0.0.0"
@@ -36,14 +37,14 @@ def examine(store: Path, settings: BrokerSettings | None = None, namesrv: Namesr
 
     Args:
         settings: of a broker whose ports, accounts, replication and TLS are to be checked as well.
-        namesrv: of a name server whose accounts and TLS are to be checked.
+        namesrv: of a name server whose port, accounts and TLS are to be checked.
     """
-    findings = [*_findings(store, settings), *_notes(settings), *_replication(settings)]
+    findings = [*_findings(store, settings, namesrv), *_notes(settings), *_replication(settings)]
     findings += [*_accounts(settings, namesrv), *_credentials(settings), *_tls(settings), *_tls(namesrv)]
     return report(findings)
 
 
-def _findings(store: Path, settings: BrokerSettings | None) -> Iterator[Finding]:
+def _findings(store: Path, settings: BrokerSettings | None, namesrv: NamesrvSettings | None) -> Iterator[Finding]:
     yield Finding("Python", f"{platform.python_version()} at {sys.executable}")
     yield _core()
     yield _kernel()
@@ -52,7 +53,10 @@ def _findings(store: Path, settings: BrokerSettings | None) -> Iterator[Finding]
     yield _open_files()
     yield _disk(store)
     for port, use in ports_of(settings).items():
-        yield _port(_address_of(settings), port, use)
+        if namesrv is None or use != NAME_SERVER:
+            yield _port(_address_of(settings), port, use)
+    if namesrv is not None:
+        yield _port(_address_of(namesrv), namesrv.server.listen_port, NAME_SERVER)
 
 
 def ports_of(settings: BrokerSettings | None) -> dict[int, str]:

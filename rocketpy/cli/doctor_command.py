@@ -28,16 +28,23 @@ from .settings import default_store
 @shared_options(with_environment=True)
 @click.option("--store", "store", type=click.Path(file_okay=False), help="Directory of the store to check.")
 @click.option(
-    "-c", "config", metavar="FILE", help="Configuration of a broker whose replication and TLS are to be checked, too."
+    "-c",
+    "config",
+    metavar="FILE",
+    help="Configuration of a broker whose ports, replication, accounts, credentials and TLS are to be checked, too.",
 )
-@click.option("--namesrv", metavar="FILE", help="Configuration of a name server whose TLS is to be checked, too.")
+@click.option(
+    "--namesrv",
+    metavar="FILE",
+    help="Configuration of a name server whose port, accounts and TLS are to be checked, too.",
+)
 def doctor(
     store: str | None, config: str | None, namesrv: str | None, is_live: bool, is_client: bool, **asked: Any
 ) -> None:
     """Check whether this machine can run a broker, why a client does not work, or whether servers are alive.
 
-    Checks compiled core, limits, ports and disk; with -c replication and TLS. While the broker runs, its ports are in
-    use.
+    Checks compiled core, limits, ports and disk; with -c or --namesrv the settings of these files. While a server runs,
+    its ports are in use.
 
     \b
     rocketpy doctor -c /etc/rocketpy/broker.conf          before a broker is started

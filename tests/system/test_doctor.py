@@ -155,6 +155,21 @@ def test_what_was_cut_off_a_log(tmp_path: Path) -> None:
     assert status == 0 and f"2 files in {tmp_path}/diverged, 200 of at most 1000 bytes" in report.replace("│", "")
 
 
+def test_the_port_of_a_name_server(tmp_path: Path) -> None:
+    """Fault: The doctor did not look at the port that a name server's file names."""
+    file = tmp_path / "namesrv.conf"
+    listen_port, port = free_ports()
+    file.write_text(f"listenPort={port}\nkvConfigPath={tmp_path}/kvConfig.json\n")
+    words = [*preloaded.COMMAND, "doctor", "--store", str(tmp_path), "--namesrv", str(file)]
+    done = preloaded.run(words, timeout=60, env={"COLUMNS": "4000"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"port {port} " in done.stdout and "port 9876" not in done.stdout and "port 10911" in done.stdout
+    broker = tmp_path / "broker.conf"
+    broker.write_text(f"listenPort={listen_port}\nstorePathRootDir={tmp_path}\n")
+    done = preloaded.run([*words, "-c", str(broker)], timeout=60, env={"COLUMNS": "4000"})
+    assert f"port {port} " in done.stdout and f"port {listen_port} " in done.stdout, done.stdout
+
+
 def test_an_etcd_that_is_not_there(tmp_path: Path) -> None:
     port, _ = free_ports()
     settings = {
