@@ -1,4 +1,4 @@
-"""What `rocketpy bench` runs: scenario files, the load that they describe, results, and their comparison.
+"""The benchmarks of `rocketpy bench`: scenario files, the load that they describe, results, and their comparison.
 
 Owns: the load driver in C, which bench/ uses as well. Runs in the process of the command, and starts brokers of its
 own if it is given no name server. Needs the extra `bench`.

@@ -1,4 +1,4 @@
-"""What /proc says about a tree of processes: CPU time, and memory in proportional shares."""
+"""CPU time, and memory in proportional shares, of a tree of processes, from /proc."""
 
 from __future__ import annotations
 

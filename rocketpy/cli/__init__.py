@@ -1,4 +1,4 @@
-"""The commands of `rocketpy`, `mqbroker`, `mqnamesrv`, and what they look at.
+"""The commands of `rocketpy`, `mqbroker` and `mqnamesrv`, and their checks of machines, brokers and stores.
 
 main, command_line      entry points, arguments, what a command prints
 late_commands           commands that are imported when one is named

@@ -303,7 +303,7 @@ def store_backup(directory: str, target: str, commitlog: str, keep: int | None, 
     Later copies to the same TARGET share its full log files, and an interrupted one is continued. Properties, keys
     and accounts are not in it.
 
-    
+    \b
     Example: rocketpy store backup /var/lib/rocketpy/store /backup --keep 7
     """
     from .store_tools import backup

@@ -1,7 +1,7 @@
 """`rocketpy store dump|verify|stats|backup`: print, check and copy a store directory, which is only read; progress is
 shown on a terminal.
 
-Exit status: 0 sound, 1 damaged, 2 cannot be read (main.py turns errors into it).
+Exit status: 0 sound, 1 damaged, 2 cannot be read (`_look` in command_line.py turns errors into it).
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class ConsoleSettings:
     Args:
         hosts: names by which browsers reach the console, beside `bind`, this machine's name and the loopback.
         accounts: a file of accounts (plain_acl.yml); None: no login.
-        allow_changes: who has logged in may send dead letters again.
+        allow_changes: users who have logged in may send dead letters again.
         proxies: addresses or networks of proxies in front, whose header X-Forwarded-For is trusted.
         certificate, key: PEM files; None: without TLS.
         alarms: a file of alarms.

@@ -23,7 +23,8 @@ except ImportError as exc:
         ) from exc
     raise NativeMissing(
         f"the compiled core is missing ({exc}); build it with 'python setup.py build_ext --inplace' in a checkout, or "
-        "reinstall rocketpy-mq (pip install --no-cache-dir --force-reinstall) where there are a C compiler and Python.h"
+        "reinstall rocketpy-mq from a wheel with the core, or from a checkout where there are a C compiler and "
+        "Python.h: docs/run/install.md#extras"
     ) from exc
 
 __all__ = ["Layout", "ffi", "lib", "shared"]

@@ -115,7 +115,7 @@ REGISTRY: Mapping[str, Entry] = MappingProxyType(
         "failover",
         switchMaster="Hand over to another in-sync member",
         haElect="Make a member master that may lack messages",
-        haConfigure="Add or remove a member of a running group",
+        haConfigure="Change members, minInSyncReplicas or flushDiskType of a running group",
     )
     | _entries(
         "access_control",

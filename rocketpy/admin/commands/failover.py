@@ -90,8 +90,9 @@ async def switch_master(
 ) -> None:
     """Make another in-sync member master, and wait until it is, at most 8 s.
 
-    No message is lost. Sends are refused with SERVICE_NOT_AVAILABLE meanwhile, and producers repeat them. A master that
-    cannot serve (see haStatus) gives its lease up; what only the log of an asynchronous one has is lost then.
+    Sends wait meanwhile, at most 2.5 s; then they are refused with SERVICE_NOT_AVAILABLE, and producers repeat them.
+    The new master has every acknowledged message. The exception is an asynchronous master that cannot serve (see
+    haStatus): it gives its lease up, and messages that only its log has are lost.
     """
     async with opened_group(config_file, cluster_name, broker_name) as keys:
         from rocketpy.failover.etcd import operator

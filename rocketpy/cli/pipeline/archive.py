@@ -84,7 +84,7 @@ OF_BOTH = ("allow_gap", "commit_bytes", "is_stopped")  # arguments of both jobs
     "--vacuum", "vacuum_days", type=click.IntRange(0), help="Tables: then remove versions older than so many days."
 )
 @click.option("--live-tail", is_flag=True, help="A broker is writing: its unfinished record ends the log.")
-@click.option("--skip-damage", is_flag=True, help="Go on after damage; what it was is in the table of bad rows.")
+@click.option("--skip-damage", is_flag=True, help="Go on after damage; damaged bytes go to the table of bad rows.")
 @OPTIONS
 @MASTER
 @INLINE
