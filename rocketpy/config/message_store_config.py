@@ -85,7 +85,8 @@ class MessageStoreConfig(FailoverConfig):
     flush_interval_commit_log: int = setting(
         500,
         "flushIntervalCommitLog",
-        "ASYNC_FLUSH: time between flushes, about what a power loss takes. Shorter costs disk operations.",
+        "ASYNC_FLUSH: time between flushes of flushCommitLogLeastPages or more; bounds the "
+        "[loss](replication.md#what-may-be-lost) at high rates. Shorter costs disk operations.",
         unit="ms",
         effect=_IN_STORE,
         important=True,
@@ -202,7 +203,7 @@ class MessageStoreConfig(FailoverConfig):
     flush_commit_log_thorough_interval: int = setting(
         10_000,
         "flushCommitLogThoroughInterval",
-        "ASYNC_FLUSH: everything is flushed at least this often.",
+        "ASYNC_FLUSH: everything is flushed at least this often: [loss](replication.md#what-may-be-lost).",
         unit="ms",
         effect=_IN_STORE,
     )
