@@ -223,6 +223,7 @@ test-console: $(VENV)/.console  ## the console in headless Chromium, and the scr
 
 follow-pages: $(VENV)/.dev  ## the commands of pages for operators, literally, on fresh machines with a systemd of their own (root, network; committed state)
 	$(BIN)/python -m tests.support.follow_page docs/run/install.md docs/run/monitor.md docs/run/backup-and-repair.md
+	$(BIN)/python -m tests.support.follow_page docs/run/install.md docs/run/when-something-goes-wrong.md docs/run/upgrade.md
 	$(BIN)/python -m tests.support.follow_page docs/run/install.md docs/run/public-network.md
 
 # Unpacked, because Debian's package would start a service.

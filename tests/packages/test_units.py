@@ -19,6 +19,7 @@ from tests.support.waiting import wait_until
 UNITS = sorted((ROOT / "deploy").glob("rocketpy-*.service")) + sorted((ROOT / "deploy").glob("rocketpy-*.socket"))
 SERVICES = [unit for unit in UNITS if unit.suffix == ".service"]
 BROKER, NAMESRV = "rocketpy-broker.service", "rocketpy-namesrv.service"
+BROKER_SOCKET = "rocketpy-broker.socket"
 EXPOSURE_MAX = 2.0  # of 10, by systemd-analyze security
 PYTHON = "/usr/bin/python3"  # ProtectHome=yes hides those below home directories
 SEND = """
@@ -34,6 +35,11 @@ import socket
 while True:
     for port in (10911, 10909, 10912, 9876):
         socket.create_connection(("127.0.0.1", port)).close()
+"""
+
+CONNECT = """
+import socket
+socket.create_connection(("127.0.0.1", 10911)).close()
 """
 
 pytestmark = pytest.mark.skipif(
@@ -142,3 +148,34 @@ def test_a_restart_with_socket_units_refuses_no_connection(systemd: OwnSystemd) 
         dialling.kill()
         dialling.communicate()
     send(systemd, 1)
+
+
+def connect(systemd: OwnSystemd) -> bool:
+    return systemd.run(PYTHON, "-c", CONNECT).returncode == 0
+
+
+def test_a_stop_with_socket_units_takes_both_units(systemd: OwnSystemd) -> None:
+    """As docs/run/upgrade.md says: the next connection starts a broker whose service alone was stopped."""
+    for unit in (BROKER_SOCKET, BROKER):
+        systemd.start(unit)
+    stopped = systemd.run("systemctl", "stop", BROKER)
+    assert stopped.returncode == 0 and BROKER_SOCKET in stopped.stderr, "systemd says what can start it again"
+    assert connect(systemd)
+    wait_until(lambda: systemd.show(BROKER, "ActiveState") == "active", "the start by a connection")
+    assert systemd.run("systemctl", "stop", BROKER_SOCKET, BROKER).returncode == 0
+    assert not connect(systemd) and systemd.show(BROKER, "ActiveState") == "inactive"
+
+
+def test_another_address_is_written_beside_the_socket_unit(systemd: OwnSystemd) -> None:
+    """Sockets are no default for this reason: with its own bindAddress alone a broker does not start."""
+    systemd.run("sed", "-i", "s/^bindAddress.*/bindAddress=127.0.0.2/", "/etc/rocketpy/broker.conf")
+    systemd.start(BROKER_SOCKET)
+    assert systemd.run("systemctl", "start", BROKER).returncode != 0
+    assert systemd.run("systemctl", "stop", BROKER_SOCKET, BROKER).returncode == 0
+    addresses = ("", *(f"127.0.0.2:{port}" for port in (10911, 10909, 10912)))
+    lines = "".join(f"ListenStream={address}\\n" for address in addresses)
+    systemd.run("sh", "-c", f"printf '[Socket]\\n{lines}' > /etc/systemd/system/{BROKER_SOCKET}.d/ports.conf")
+    systemd.run("systemctl", "daemon-reload")
+    systemd.start(BROKER_SOCKET)
+    systemd.start(BROKER)
+    assert not connect(systemd), "nothing listens on 127.0.0.1"

@@ -23,6 +23,7 @@ PAGES = (
     "run/docker.md",
     "run/kubernetes.md",
     "run/tls.md",
+    "run/when-something-goes-wrong.md",
     "run/monitor.md",
     "run/console.md",
     "run/backup-and-repair.md",
