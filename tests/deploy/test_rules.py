@@ -1,7 +1,9 @@
-"""The alerts of `deploy/prometheus/rules.yml` in Prometheus's engine: each fires on its series, and not beside them."""
+"""The alerts of `deploy/prometheus/rules.yml`: in promtool each fires on its series, and not beside them; in a running
+Prometheus, which scrapes the same series, each fires as well."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Iterator
@@ -10,13 +12,27 @@ from typing import Any
 
 import attrs
 
-from tests.support.prometheus import FILES, alerts, needs_prometheus, promtool
+from tests.support.etcd import free_ports
+from tests.support.played_series import Exporter
+from tests.support.prometheus import (
+    FILES,
+    FIRES_S,
+    alerts,
+    minutes_as_seconds,
+    needs_prometheus,
+    prometheus_of,
+    promtool,
+)
 from tests.support.rules import ROOT
+from tests.support.waiting import wait_until
 
 pytestmark = needs_prometheus
 
 DAY_S = 86_400
 LATER = "15m"  # the time of the evaluation, after series that begin at 0; one sample a minute
+RULES = FILES / "rules.yml"
+DURATION = re.compile(r"(?<!\w)(\d+)(ms|s|m|h)\b")  # any that stands alone
+UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 RISES, STAYS = "0+1x90", "5x90"  # a counter that counts one a minute, and one that counts nothing
 
 
@@ -36,6 +52,7 @@ def case(alert: str, series: str, fires: str, is_quiet: str) -> Case:
 MEMBER = 'rocketpy_ha_member{instance="a",state="master"}'
 OTHER = 'rocketpy_ha_member{instance="b",state="master"}'
 GROUP = {f'rocketpy_build_info{{instance="{name}",cluster="c",broker="g"}}': "1x90" for name in "ab"}
+SLAVES = 'rocketpy_ha_slaves{state="replicating"}'
 PUBLISHED = "rocketpy_store_published_offset_bytes"
 CLOCK, REGISTERED = "rocketpy_clock_seconds", "rocketpy_registration_last_success_seconds"
 
@@ -75,8 +92,13 @@ CASES = (
         {PUBLISHED: "3000000000x90", "rocketpy_store_durable_offset_bytes": "2000000000x90"},
     ),
     case("RocketpyLogUnreadable", "rocketpy_pull_log_unreadable_total", RISES, STAYS),
-    case("RocketpySlaveLost", 'rocketpy_ha_slaves{state="replicating"}', "1x10 0x80", "0x90"),
-    case("RocketpySlaveLost", 'rocketpy_ha_slaves{state="replicating"}', "1x10 0x80", "2x10 1x80"),
+    case("RocketpySlaveLost", SLAVES, "1x10 0x80", "0x90"),
+    case("RocketpySlaveLost", SLAVES, "1x10 0x80", "2x10 1x80"),
+    Case(  # a master that follows another one now
+        "RocketpySlaveLost",
+        {SLAVES: "1x10 0x80"},
+        {SLAVES: "1x10 0x80", 'rocketpy_ha_following{state="following"}': "_x11 1x80"},
+    ),
     case("RocketpySlaveLag", 'rocketpy_ha_lag_seconds{slave="s"}', "61x90", "60x90"),
     case("RocketpySlaveLag", 'rocketpy_ha_lag_bytes{slave="s"}', "1000000001x90", "1000000000x90"),
     case("RocketpySlaveNotFollowing", 'rocketpy_ha_following{state="following"}', "1x9 0x80", "1x11 0x80"),
@@ -139,7 +161,7 @@ def test_each_alert_fires_at_its_series_alone(tmp_path: Path) -> None:
     (tmp_path / "tests.yml").write_text(
         json.dumps(
             {
-                "rule_files": [str(FILES / "rules.yml")],
+                "rule_files": [str(RULES)],
                 "evaluation_interval": "30s",
                 "tests": list(unit_tests(CASES)),
             }
@@ -148,9 +170,48 @@ def test_each_alert_fires_at_its_series_alone(tmp_path: Path) -> None:
     promtool("test", "rules", tmp_path / "tests.yml")
 
 
+def test_each_alert_fires_in_a_running_prometheus(tmp_path: Path) -> None:
+    """It scrapes the series of promtool's tests. An alert that names no instance counts for each of its cases."""
+    (port,) = free_ports(1)
+    exporter, silent = Exporter(), dict(enumerate(CASES))
+    for number, each in silent.items():
+        exporter.add(str(number), each.fires)
+
+    def all_have_fired() -> bool:
+        firing = prometheus.all_firing()
+        for number, each in list(silent.items()):
+            own = [labels for labels in firing if labels["alertname"] == each.alert]
+            if any(labels.get("instance", f"{number}-").startswith(f"{number}-") for labels in own):
+                del silent[number]
+        return not silent
+
+    with exporter.serving() as jobs:
+        config = {
+            "global": {"scrape_interval": "1s", "evaluation_interval": "500ms"},
+            "rule_files": ["rules.yml"],
+            "scrape_configs": jobs,
+        }
+        with (
+            prometheus_of(tmp_path, port, config, minutes_as_seconds(RULES.read_text())) as prometheus,
+            contextlib.suppress(AssertionError),  # the next line names the alerts
+        ):
+            wait_until(all_have_fired, "all alerts", FIRES_S, pause_s=0.2)
+    assert list(silent.values()) == []
+
+
+def test_the_rules_of_the_running_prometheus_are_the_shipped_ones_but_for_durations() -> None:
+    def durations_ms(text: str) -> list[float]:
+        return [int(count) * UNITS_MS[unit] for count, unit in DURATION.findall(text)]
+
+    shipped = RULES.read_text()
+    short = minutes_as_seconds(shipped)
+    assert DURATION.sub("", short) == DURATION.sub("", shipped)
+    assert durations_ms(short) == [each / 60 for each in durations_ms(shipped)] != []
+
+
 def test_promtool_takes_the_files() -> None:
     assert "SUCCESS" in promtool("check", "config", FILES / "prometheus.yml")
-    promtool("check", "rules", "--lint=all", "--lint-fatal", FILES / "rules.yml")
+    promtool("check", "rules", "--lint=all", "--lint-fatal", RULES)
 
 
 def test_every_metric_of_the_rules_exists() -> None:

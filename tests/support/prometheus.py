@@ -27,6 +27,8 @@ UNPACKED = ROOT / "build" / "prometheus" / "usr" / "bin"  # `make test-deploy` u
 INTERVAL_S = 0.5  # between scrapes, and between evaluations of the rules
 CHOICES = {"$__rate_interval": "20s", "$instance": ".*", "$group": ".*"}  # of the variables of dashboards
 FIRES_S = 120.0  # a group that loses a member may first lose its lease on a busy machine, and elects again
+DURATION = re.compile(r"(for: |\[|offset )(\d+)([smh])\b")  # of an alert, of a range
+UNITS_S = {"s": 1, "m": 60, "h": 3600}
 needs_prometheus = pytest.mark.skipif(
     not (shutil.which("promtool") or UNPACKED.is_dir()),
     reason="needs prometheus and promtool; `make test-deploy` unpacks them on Debian",
@@ -61,6 +63,11 @@ def alerts() -> list[dict[str, Any]]:
     return [rule for group in groups for rule in group["rules"] if "alert" in rule]
 
 
+def minutes_as_seconds(rules: str) -> str:
+    """Return the text of rules whose `for:`, ranges and offsets are a sixtieth as long."""
+    return DURATION.sub(lambda found: f"{found[1]}{int(found[2]) * UNITS_S[found[3]] * 1000 // 60}ms", rules)
+
+
 @attrs.frozen
 class Prometheus:
     """A running server."""
@@ -86,6 +93,10 @@ class Prometheus:
         """Return the alerts that fire, by name; of several one."""
         found = self.api("alerts")["alerts"]
         return {each["labels"]["alertname"]: each for each in found if each["state"] == "firing"}
+
+    def all_firing(self) -> list[dict[str, str]]:
+        """Return the labels of all alerts that fire."""
+        return [each["labels"] for each in self.api("alerts")["alerts"] if each["state"] == "firing"]
 
     def fires(self, alert: str, **labels: str) -> bool:
         """Return True if the alert fires for a series with these labels."""
@@ -127,10 +138,17 @@ def running_prometheus(
         if "params" in job:
             job["params"]["queues"] = [topic]
         job["static_configs"] = [{"targets": [f"127.0.0.1:{port}" for port in targets.get(job["job_name"], ())]}]
-    (directory / "prometheus.yml").write_text(yaml.safe_dump(config))
     rules = re.sub(r"^ +for: .*\n", "", (FILES / "rules.yml").read_text(), flags=re.MULTILINE)
     if span:
         rules = re.sub(r"\[\d+m\]", f"[{span}]", rules)
+    with prometheus_of(directory, port, config, rules) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def prometheus_of(directory: Path, port: int, config: Mapping[str, Any], rules: str) -> Iterator[Prometheus]:
+    """Run Prometheus with this configuration, and with these rules as its file `rules.yml`."""
+    (directory / "prometheus.yml").write_text(yaml.safe_dump(dict(config)))
     (directory / "rules.yml").write_text(rules)
     words = [tool("prometheus"), f"--config.file={directory}/prometheus.yml", f"--storage.tsdb.path={directory}/data"]
     log = directory / "prometheus.log"
