@@ -17,9 +17,9 @@ from rocketpy.client.sync import Producer, PushConsumer
 from rocketpy.codes import RequestCode, ResponseCode
 from tests.support.certificates import Authority
 from tests.support.etcd import MISSING, free_ports, is_installed
-from tests.support.ha.group import Group, real_group
+from tests.support.ha.group import Group, Member, real_group
 from tests.support.pair import NameServer
-from tests.support.prometheus import Prometheus, needs_prometheus, running_prometheus
+from tests.support.prometheus import FIRES_S, Prometheus, alerts, needs_prometheus, running_prometheus
 from tests.support.rules import ROOT
 from tests.support.waiting import wait_until
 from tests.support.wire import Wire, send_request
@@ -38,7 +38,16 @@ class Scene:
 
     group: Group
     prometheus: Prometheus
-    master: str
+
+    @property
+    def master(self) -> Member:
+        """The member that is master now."""
+        self.group.wait_for(self.group.master, "a master")
+        return self.group.members[self.group.master() or ""]
+
+    @property
+    def slave(self) -> Member:
+        return self.group.members[self.group.other(self.master.name)]
 
     @property
     def namesrv(self) -> str:
@@ -74,11 +83,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         targets = {"rocketpy-broker": of_members, "rocketpy-namesrv": [of_namesrv], "rocketpy-queues": of_members}
         with running_prometheus(directory, own, targets, TOPIC) as prometheus:
             wait_until(lambda: len(prometheus.query(MASTERS)) == 1, "a master")
-            ((labels, _),) = prometheus.query(MASTERS)
-            (master,) = (
-                name for name, each in group.members.items() if each.settings["metricsPort"] in labels["instance"]
-            )
-            yield Scene(group, prometheus, master)
+            yield Scene(group, prometheus)
 
 
 def test_nothing_fires_where_nothing_is_wrong(scene: Scene) -> None:
@@ -102,7 +107,7 @@ def test_figures_of_queues_are_scraped_beside_the_others(scene: Scene) -> None:
 
 
 def test_sends_that_fail(scene: Scene) -> None:
-    with Wire.open(scene.group.members[scene.master].port) as wire:
+    with Wire.open(scene.master.port) as wire:
         answer = wire.ask(send_request(TOPIC, b"no batch", code=RequestCode.SEND_BATCH_MESSAGE, batch=True))
         assert answer.code == ResponseCode.MESSAGE_ILLEGAL
     alert = scene.prometheus.wait_until_fires("RocketpySendFailures")
@@ -123,7 +128,7 @@ def test_members_that_subscribe_differently(scene: Scene) -> None:
 
 
 def test_a_worker_that_dies_repeatedly(scene: Scene) -> None:
-    member = scene.group.members[scene.master]
+    member = scene.master
     for _ in range(3):
         died = member.pids()["pull"]
         os.kill(died, signal.SIGKILL)
@@ -132,8 +137,43 @@ def test_a_worker_that_dies_repeatedly(scene: Scene) -> None:
     assert alert["labels"]["worker"] == "pull"
 
 
+def test_a_coordinator_that_hangs(scene: Scene) -> None:
+    """The master's lease ends before the guardian replaces the coordinator, and the group elects.
+    Fault: A former master, which follows now, was said to have lost its last slave for six hours."""
+    member, epoch = scene.master, scene.group.epoch()
+    hanging, instance = member.pids()["coordinator"], f"127.0.0.1:{member.settings['metricsPort']}"
+
+    def is_told() -> bool:
+        return scene.prometheus.fires("RocketpyLeaseLost", instance=instance)
+
+    os.kill(hanging, signal.SIGSTOP)
+    wait_until(is_told, "the alert RocketpyLeaseLost", FIRES_S)
+    wait_until(lambda: member.pids().get("coordinator", hanging) != hanging, "another coordinator", FIRES_S)
+    assert "coordinator has made no turn for" in member.text()
+    scene.group.wait_for(lambda: scene.group.epoch() > epoch, "an election")
+    scene.group.wait_in_sync()
+    wait_until(lambda: not is_told(), "the end of the alert", FIRES_S)
+    follows = f'rocketpy_ha_following{{instance="{instance}"}}'
+    wait_until(lambda: bool(scene.prometheus.query(follows)), "a scrape of the former master", FIRES_S)
+    (lost,) = (rule["expr"] for rule in alerts() if rule["alert"] == "RocketpySlaveLost")
+    assert instance not in [labels["instance"] for labels, _ in scene.prometheus.query(lost)]
+
+
+def test_a_guardian_that_hangs(scene: Scene) -> None:
+    """That of a slave, which could not become master. A master serves without its guardian, and no alert fires."""
+    slave = scene.slave
+    assert slave.process is not None
+    slave.process.send_signal(signal.SIGSTOP)
+    alert = scene.prometheus.wait_until_fires("RocketpyMemberFault")
+    record = scene.group.registered(slave.name)
+    slave.process.send_signal(signal.SIGCONT)
+    assert alert["annotations"]["summary"] == "1 members cannot serve as master"
+    assert record is not None and record.fault == "its guardian does not run"
+    wait_until(lambda: "RocketpyMemberFault" not in scene.prometheus.firing(), "the end of the alert", FIRES_S)
+
+
 def test_a_lost_slave(scene: Scene) -> None:
-    scene.group.members[scene.group.other(scene.master)].kill_all()
+    scene.slave.kill_all()
     for alert in ("RocketpyDown", "RocketpySlaveLost", "RocketpyLoneMaster"):
         scene.prometheus.wait_until_fires(alert)
 

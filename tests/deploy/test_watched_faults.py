@@ -60,8 +60,9 @@ def scene(whole: Watched) -> Iterator[Watched]:
 
 def test_each_worker_that_hangs(scene: Watched) -> None:
     """The manager serves the metrics, so a manager that hangs answers no scrape."""
-    master = scene.instance(scene.master)
-    for title, pid in scene.master.workers().items():
+    master, workers = scene.instance(scene.master), scene.master.workers()
+    assert {"codec 0", "query 0"} <= workers.keys()
+    for title, pid in workers.items():
         name = title.replace(" ", "-")
         os.kill(pid, signal.SIGSTOP)
         if name == "manager":

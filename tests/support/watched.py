@@ -57,6 +57,8 @@ SETTINGS = {
     "connectionsMax": "150",
     "backlogAlarmMessages": "50",
     "tls.config.file": "/dev/null",
+    "codecWorkers": "1",  # one worker of each kind, whatever the cores
+    "queryWorkers": "1",
 }
 ALARMS = f"""
 [broker]
