@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import re
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,6 +31,29 @@ from rocketpy.client.sync import Producer
 with Producer("units", ProducerOptions(name_servers="127.0.0.1:9876")) as producer:
     for number in range(int(sys.argv[1])):
         print(producer.send(Message("Units", b"%d" % number)).status.name)
+"""
+SEND_ON = """
+import select, sys
+from rocketpy.client import Message, ProducerOptions
+from rocketpy.client.sync import Producer
+number, options = 0, ProducerOptions(name_servers="127.0.0.1:9876", send_timeout=60, api_timeout=60)
+with Producer("units", options) as producer:
+    while not select.select([sys.stdin], [], [], 0.002)[0]:
+        number += 1
+        print(producer.send(Message("Restarts", b"sent", keys=f"key-{number}")).status.name, number, flush=True)
+print("sent", number)
+"""
+READ = """
+from rocketpy.client import PullOptions
+from rocketpy.client.sync import PullConsumer
+with PullConsumer("units", PullOptions(name_servers="127.0.0.1:9876")) as consumer:
+    for queue in consumer.queues("Restarts"):
+        offset, end = 0, consumer.max_offset(queue)
+        while offset < end:
+            found = consumer.pull(queue, offset)
+            for message in found.messages:
+                print(message.properties["KEYS"])
+            offset = found.next_begin_offset
 """
 DIAL = """
 import socket
@@ -132,22 +157,60 @@ def test_a_broker_that_hangs_is_restarted(systemd: OwnSystemd) -> None:
     send(systemd, 1)
 
 
-def test_a_restart_with_socket_units_refuses_no_connection(systemd: OwnSystemd) -> None:
+def sent_count(log: Path) -> int:
+    return log.read_text().count("SEND_OK")
+
+
+def check_sent(systemd: OwnSystemd, log: Path) -> None:
+    """Hold what a run of SEND_ON has printed against the broker: each send succeeded, and is stored once."""
+    *lines, last = log.read_text().splitlines()
+    acknowledged = [line for line in lines if line.startswith("SEND_OK ")]
+    assert last == f"sent {len(acknowledged)}" and "Connection refused" not in log.read_text(), log.read_text()[-4000:]
+    keys = [f"key-{line.split()[1]}" for line in acknowledged]
+    stored: Counter[str] = Counter()
+
+    def is_stored() -> bool:
+        read = systemd.run("/opt/rocketpy/bin/python", "-c", READ)
+        assert read.returncode == 0, read.stderr
+        stored.clear()
+        stored.update(read.stdout.split())
+        return stored.keys() >= set(keys)
+
+    with contextlib.suppress(AssertionError):  # the next line names the keys
+        wait_until(is_stored, "all messages")
+    assert [(key, stored[key]) for key in keys if stored[key] != 1] == []
+
+
+def test_a_restart_with_socket_units_refuses_no_connection_and_loses_no_message(
+    systemd: OwnSystemd, tmp_path: Path
+) -> None:
+    """A client sends all the time. Its retries after a connection that ended succeed."""
     for unit in ("rocketpy-namesrv.socket", "rocketpy-broker.socket", NAMESRV, BROKER):
         systemd.start(unit)
-    send(systemd, 1)
+    log = tmp_path / "sender.log"
+
+    def wait_for_sends() -> None:
+        count = sent_count(log)
+        wait_until(lambda: sending.poll() is not None or sent_count(log) >= count + 50, "sends", 120)
+        assert sending.poll() is None, log.read_text()[-4000:]
+
     words = ["nsenter", "-t", str(systemd.pid), "-n", PYTHON, "-c", DIAL]
-    dialling = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
-    assert dialling.stderr is not None
-    try:
-        for unit in (BROKER, NAMESRV, BROKER):
-            restarted = systemd.run("systemctl", "restart", unit)
-            assert restarted.returncode == 0, restarted.stderr
-            assert dialling.poll() is None, dialling.stderr.read()
-    finally:
-        dialling.kill()
-        dialling.communicate()
-    send(systemd, 1)
+    with systemd.begin("/opt/rocketpy/bin/python", "-c", SEND_ON, log=log) as sending:
+        wait_for_sends()
+        dialling = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+        assert dialling.stderr is not None
+        try:
+            for unit in (BROKER, NAMESRV, BROKER):
+                wait_for_sends()
+                restarted = systemd.run("systemctl", "restart", unit)
+                assert restarted.returncode == 0, restarted.stderr
+                assert dialling.poll() is None, dialling.stderr.read()
+            wait_for_sends()
+        finally:
+            dialling.kill()
+            dialling.communicate()
+            sending.communicate()
+    check_sent(systemd, log)
 
 
 def connect(systemd: OwnSystemd) -> bool:

@@ -75,6 +75,12 @@ class OwnSystemd:
         words = [*self._inside(), *map(str, command)]
         return subprocess.run(words, capture_output=True, text=True, check=False, timeout=COMMAND_S)
 
+    def begin(self, *command: object, log: Path) -> subprocess.Popen[str]:
+        """Start a command inside whose output is the file `log`. Its standard input tells it when to end."""
+        words = [*self._inside(), *map(str, command)]
+        with log.open("w") as output:
+            return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT, text=True)
+
     def call(self, command: Sequence[str], *, timeout_s: float, has_network: bool) -> int:
         """Run a command inside that shows its output here. `has_network`: that of this machine, not its own."""
         words = [word for word in self._inside() if not (has_network and word == "-n")]
