@@ -6,6 +6,7 @@ settings                properties and store that several commands take
 console                 options of `rocketpy console`
 bench                   benchmarks: run scenario files, compare and show results
 cluster                 several brokers of one directory, for trials
+child_server            a server that a command starts and stops
 completion              scripts for bash, zsh and fish
 pipeline/               jobs on Spark
 doctor_command          options of `rocketpy doctor`

@@ -200,7 +200,7 @@ def _age(subject: str, table: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding(subject, found, "upgrade the broker: clients are tried with 4.9 and 5.x")
     elif version >= HIGHER_VERSION:
         found = f"its version number {version} is newer than all that this client knows"
-        yield Finding(subject, found, "install a newer client: docs/run/install.md#extras")
+        yield Finding(subject, found, "upgrade the client: install a newer wheel (docs/run/install.md#extras)")
 
 
 def _disk(subject: str, table: Mapping[str, str]) -> Iterator[Finding]:

@@ -7,8 +7,6 @@ what it says goes to a file. When one ends, or Ctrl-C comes, all are stopped: br
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,13 +14,11 @@ from types import FrameType
 
 import attrs
 
+from rocketpy.cli.child_server import LOOK_S, ChildServer, stop_all
 from rocketpy.config import BrokerSettings, load_broker_config
 from rocketpy.errors import ConfigError
 
-START_S, STOP_S = 60.0, 60.0
-LOOK_S = 0.05
 PORT_STEP = 10
-READY = b"boot success"
 NAMESRV = "name server"
 
 
@@ -36,13 +32,6 @@ class Member:
     log: Path
     about: str
     """For the operator: what it is and where."""
-
-
-@attrs.define
-class _Running:
-    member: Member
-    process: subprocess.Popen[bytes]
-    log_begin: int
 
 
 def plan(
@@ -102,59 +91,25 @@ def run_cluster(members: Sequence[Member], say: Callable[[str], None]) -> int:
         stopping = True
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    running: list[_Running] = []
+    running: list[ChildServer] = []
     status = 0
     try:
         for member in members:
-            running.append(_start(member))
-            _wait_until_ready(running[-1], lambda: stopping)
+            running.append(ChildServer.started(member.name, member.words, member.log))
+            running[-1].wait_until_ready(lambda: stopping)
             if not stopping:
                 say(f"  {member.about}")
         if not stopping:
             say(f"\nWhat they say is in {members[0].log.parent}. Ctrl-C stops all.")
         while not stopping:
-            ended = [one.member for one in running if one.process.poll() is not None]
+            ended = [server for server in running if server.has_ended]
             if ended:
                 say(f"{ended[0].name} ended; stopping the others. {ended[0].log} says why")
                 stopping, status = True, 1
             time.sleep(LOOK_S)
     finally:
-        _stop(running)
+        stop_all(running[1:])  # slaves too: a stopping master waits until they have its log
+        stop_all(running[:1])
         for number, handler in before.items():
             signal.signal(number, handler)
     return status
-
-
-def _start(member: Member) -> _Running:
-    member.log.parent.mkdir(parents=True, exist_ok=True)
-    with member.log.open("ab") as log:
-        begin = log.tell()
-        command = [sys.executable, "-m", "rocketpy", *member.words]
-        # A session of its own: Ctrl-C reaches it through us, in order.
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-    return _Running(member, process, begin)
-
-
-def _wait_until_ready(one: _Running, is_stopping: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + START_S
-    while not is_stopping():
-        said = one.member.log.read_bytes()[one.log_begin :]
-        if READY in said:
-            return
-        if one.process.poll() is not None or time.monotonic() > deadline_s:
-            last = said.decode(errors="replace").strip().rpartition("\n")[2]
-            raise ConfigError(f"{one.member.name} did not start: {last or 'see its log'} ({one.member.log})")
-        time.sleep(LOOK_S)
-
-
-def _stop(running: Sequence[_Running]) -> None:
-    """All brokers at once, slaves too: a stopping master waits until they have its log. Then the name server."""
-    servers, brokers = running[:1], running[1:]
-    for group in (brokers, servers):
-        for one in group:
-            one.process.terminate()
-        for one in group:
-            try:
-                one.process.wait(STOP_S)
-            except subprocess.TimeoutExpired:
-                one.process.kill()

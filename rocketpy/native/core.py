@@ -22,9 +22,8 @@ except ImportError as exc:
             "mqadmin run here"
         ) from exc
     raise NativeMissing(
-        f"the compiled core is missing ({exc}); build it with 'python setup.py build_ext --inplace' in a checkout, or "
-        "reinstall rocketpy-mq from a wheel with the core, or from a checkout where there are a C compiler and "
-        "Python.h: docs/run/install.md#extras"
+        f"the compiled core is missing ({exc}); build it with 'python setup.py build_ext --inplace' in a checkout "
+        "(a C compiler and Python.h), or reinstall a wheel that has it (docs/run/install.md#extras)"
     ) from exc
 
 __all__ = ["Layout", "ffi", "lib", "shared"]

@@ -8,7 +8,6 @@ import random
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -17,13 +16,12 @@ from pathlib import Path
 
 import click
 
+from rocketpy.cli.child_server import ChildServer, stop_all
 from rocketpy.cli.pipeline.analytics import print_report
 from rocketpy.cli.pipeline.frame import AS_JSON, FAILED, MASTER, job_progress, job_session, status_of
 from rocketpy.errors import ConfigError
 
 PORT_MIN, PORT_MAX = 12_000, 32_000  # below the range from which the kernel takes ports of connections
-START_S = 60.0
-STOP_S = 30.0
 SPARK_LOG = "spark.log"
 REPORT = "report.json"  # marks a directory as one of a demo, which the next one may replace
 
@@ -100,20 +98,15 @@ def running_broker(target: Path) -> Iterator[str]:
         ConfigError: it did not start; its log is in `target`.
     """
     port = _free_port()
-    words = [sys.executable, "-m", "rocketpy", "standalone", "--store", str(target / "store"), "--port", str(port)]
+    words = ["standalone", "--store", str(target / "store"), "--port", str(port)]
     words += ["--namesrv-port", str(port + 2), "--metrics-port", "0"]
-    log = target / "broker.log"
-    with _stopped_by_signals(), log.open("wb") as output:
-        process = subprocess.Popen(words, stdout=output, stderr=output, start_new_session=True)
+    with _stopped_by_signals():
+        broker = ChildServer.started("the broker", words, target / "broker.log")
         try:
-            _wait_until_ready(process, log)
+            broker.wait_until_ready()
             yield f"127.0.0.1:{port + 2}"
         finally:
-            process.terminate()
-            try:
-                process.wait(STOP_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
+            stop_all([broker])
 
 
 @contextmanager
@@ -127,14 +120,6 @@ def _stopped_by_signals() -> Iterator[None]:
     finally:
         for number, handler in zip(handled, before, strict=True):
             signal.signal(number, handler)
-
-
-def _wait_until_ready(process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline_s = time.monotonic() + START_S
-    while b"boot success" not in log.read_bytes():
-        if process.poll() is not None or time.monotonic() > deadline_s:
-            raise ConfigError(f"the broker did not start; {log} says why")
-        time.sleep(0.02)
 
 
 def _free_port() -> int:
