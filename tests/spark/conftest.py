@@ -30,6 +30,7 @@ NEEDED_BY = {
     "test_archive_tables.py": ("deltalake", "duckdb", "moto", "pandas", "pyiceberg"),
     "test_bodies.py": ("fastavro",),
     "test_kill_judges.py": ("duckdb",),
+    "test_page_commands.py": ("deltalake", "moto", "pandas", "pyiceberg"),
 }
 
 TASK_TRIES = 3  # local[N] alone never tries a task again

@@ -7,6 +7,7 @@ import decimal
 import io
 import json
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -443,6 +444,30 @@ def test_every_format_in_spark(spark: Any, tmp_path: Path, address: str) -> None
         bodies.Avro(registry=address, subject="orders-value"),
     )
     assert newest.select("value.key", "value.lines").collect()[0].key == "k"
+
+
+def test_the_wire_format_of_a_registry_passes_through_a_topic(
+    spark: Any, broker: RunningBroker, tmp_path: Path, address: str
+) -> None:
+    """The sink writes the id of the schema that it registers; a reader also takes a body of an older schema."""
+    older = record({"name": "note", "type": "string"})
+    assert registry.id_of_schema(address, "orders-value", older) == 1
+    (tmp_path / "order.avsc").write_text(record())
+    form = bodies.Avro(tmp_path / "order.avsc", registry=address, subject="orders-value")
+    where = {"nameServer": broker.namesrv, "topic": "Registered"}
+    made = bodies.encode(spark.range(3), form, "struct(id)").select("body")
+    made.write.format("rocketmq").mode("append").options(**where).save()
+    with Producer("makers", ProducerOptions(name_servers=broker.namesrv, send_timeout=10)) as producer:
+        whole = registry.head(1) + written(json.loads(older), {"id": 7, "note": "n"})
+        headless = written(json.loads(record()), {"id": 8})
+        readable([producer.send(Message("Registered", body)) for body in (whole, headless)])
+    frame = rocketpy.spark.read(spark, columns="body", **where)
+    heads = Counter(bytes(row.body)[:5] for row in frame.collect())
+    assert (heads[registry.head(2)], heads[registry.head(1)]) == (3, 1)
+    found = bodies.decode(frame, form).select("value.id", "bodyError").collect()
+    assert sorted(row.id for row in found if row.bodyError is None) == [0, 1, 2, 7]
+    (bad,) = (row for row in found if row.bodyError is not None)
+    assert bad.id is None and "does not begin with the byte 0" in bad.bodyError
 
 
 QUERY = """

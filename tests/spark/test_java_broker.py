@@ -1,10 +1,12 @@
-"""An official broker 4.9.7 is sink and source: rows, streams with kills, a topic that is made again, retention."""
+"""An official broker 4.9.7 is sink and source: rows, times, streams with kills, topics made again, retention."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,9 @@ from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryLis
 import rocketpy.spark
 from rocketpy.admin.cli import main as mqadmin
 from rocketpy.cli.command_line import cli
-from rocketpy.client import Message, ProducerOptions
+from rocketpy.client import Message, ProducerOptions, PullOptions, StartFrom
 from rocketpy.client.options import ClientOptions
-from rocketpy.client.sync import Producer
+from rocketpy.client.sync import Producer, PullConsumer
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.spark.cluster import CLUSTERS
 from rocketpy.spark.data_lost import MessagesMissing, TopicRemade
@@ -32,9 +34,12 @@ from tests.interop.brokers import wait_until
 from tests.interop.java_broker import JavaBroker, running_java_broker
 from tests.spark.conftest import MUST_RUN
 from tests.spark.test_exactness import last_batch, until
+from tests.spark.times import check_times
 from tests.support.readers import DEADLINE_S
 
 EARLIEST = {"startingOffsets": "earliest"}
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+BATCHES, IN_BATCH = 3, 300  # of each queue
 Document = dict[str, Any]
 """The offsets in a checkpoint."""
 
@@ -107,6 +112,54 @@ def test_rows_come_back_as_they_were_written(spark: Any, broker: JavaBroker) -> 
     assert len({row.queueId for row in found}) > 1
     tagged = rocketpy.spark.read(spark, columns="body", subExpression="t || u", **where)
     assert tagged.count() == 300 and rocketpy.spark.read(spark, columns="body", subExpression="u", **where).count() == 0
+
+
+def make_topic(broker: JavaBroker, topic: str, count: int) -> list[MessageQueue]:
+    admin(broker, "updateTopic", "-b", broker.address, "-t", topic, "-r", str(count), "-w", str(count))
+    queues = CLUSTERS.get(ClientOptions(name_servers=broker.namesrv)).queues({topic}, DEADLINE_S)
+    assert len(queues) == count
+    return sorted(queues)
+
+
+def send_bursts(broker: JavaBroker, topic: str) -> list[MessageQueue]:
+    """Send batches to three queues. The broker stores a batch in one millisecond, and by time it finds any of them."""
+    queues = make_topic(broker, topic, 3)
+    with Producer("tests", ProducerOptions(name_servers=broker.namesrv, send_timeout=10)) as producer:
+        for _ in range(BATCHES):
+            for queue in queues:
+                producer.send_batch([Message(topic, b"1")] * IN_BATCH, queue=queue)
+    wait_for_ends(broker, dict.fromkeys(queues, BATCHES * IN_BATCH))
+    return queues
+
+
+def test_times_are_exact_in_every_queue(spark: Any, broker: JavaBroker) -> None:
+    stored = check_times(spark, broker.namesrv, "JavaBursts", send_bursts(broker, "JavaBursts"))
+    assert min(Counter(stored).values()) >= IN_BATCH
+
+
+def test_the_client_and_mqadmin_find_the_first_of_a_millisecond(broker: JavaBroker) -> None:
+    """mqadmin writes the offsets of a group without members itself; it finds the group by its retry topic."""
+    make_topic(broker, "%RETRY%java-reset", 1)
+    queues, stored = send_bursts(broker, "JavaTimes"), dict[tuple[MessageQueue, int], int]()
+    cluster = CLUSTERS.get(ClientOptions(name_servers=broker.namesrv))
+    options = PullOptions(name_servers=broker.namesrv, start=StartFrom("CONSUME_FROM_FIRST_OFFSET"))
+    with PullConsumer("java-times", options) as consumer:
+        consumer.subscribe("JavaTimes")
+
+        def all_came() -> bool:
+            found = consumer.poll(max_messages=1000, timeout=1.0)
+            stored.update({(one.queue, one.queue_offset): one.store_timestamp_ms for one in found})
+            return len(stored) == len(queues) * BATCHES * IN_BATCH
+
+        wait_until(all_came, "all messages")
+        times = set(stored.values())
+        for time_ms in sorted(times | {max(times) + 1, min(times) - 1}):
+            before = {queue: sum(of == queue and at < time_ms for (of, _), at in stored.items()) for queue in queues}
+            when = EPOCH + timedelta(milliseconds=time_ms)
+            assert {queue: consumer.offset_for_time(queue, when) for queue in queues} == before
+            cluster.commit("java-reset", dict.fromkeys(queues, 0))
+            admin(broker, "resetOffsetByTime", "-g", "java-reset", "-t", "JavaTimes", "-s", str(time_ms))
+            assert cluster.committed("java-reset", queues) == before
 
 
 def test_a_stream_from_topic_to_topic_outlives_a_kill_of_the_broker(

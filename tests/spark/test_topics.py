@@ -28,12 +28,12 @@ from rocketpy.remoting.command import RemotingCommand
 from rocketpy.spark.cluster import CLUSTERS
 from rocketpy.spark.options import parse_options
 from rocketpy.spark.pulls import Pulls, Slice
-from rocketpy.spark.ranges import Ranges
 from rocketpy.spark.slices import PullReader, read_slices
 from rocketpy.spark.stored_queue import StoredQueue
 from rocketpy.spark.topic_options import TopicOptions
 from rocketpy.store.formats.unit import CQ_UNIT
 from rocketpy.transport.blocking_connection import BlockingConnection
+from tests.spark.times import check_times
 from tests.support.broker import RunningBroker, running_broker
 from tests.support.readers import readable
 from tests.support.waiting import wait_until
@@ -102,17 +102,7 @@ def test_times_are_exact_in_every_queue(spark: Any, broker: RunningBroker, produ
     send(producer, "Bursts", 0, 4)
     queues = sorted(producer.queues("Bursts"))
     readable([producer.send_batch([Message("Bursts", b"1")] * 300, queue=queue) for _ in range(3) for queue in queues])
-    rows = load(spark, broker, topic="Bursts", columns="queueId,storeTimestamp").collect()
-    stored = [(row.queueId, int(row.storeTimestamp.timestamp() * 1000 + 0.5)) for row in rows]
-    times = {time for _, time in stored}
-    for time_ms in sorted(times | {max(times) + 1, min(times) - 1}):
-        given = {"nameServer": broker.namesrv, "topic": "Bursts", "startingTimestamp": str(time_ms)}
-        given |= {"endingTimestamp": str(time_ms), "startingOffsetsByTimestampStrategy": "latest"}
-        options = parse_options(TopicOptions, given)
-        ranges = Ranges(options, CLUSTERS.get(options.client_options()))
-        bounds = ranges.cluster.bounds(ranges.queues())
-        before = {queue: sum(of == queue.queue_id and at < time_ms for of, at in stored) for queue in queues}
-        assert ranges.starts(bounds, "earliest") == ranges.ends(bounds) == before
+    check_times(spark, broker.namesrv, "Bursts", queues)
 
 
 @pytest.mark.parametrize(
