@@ -51,7 +51,8 @@ def session(
     """A session for the sources: this interpreter for the workers, no UI, UTC, and sockets without TCP's delays.
 
     Args:
-        master: `local[2]`, `spark://host:7077`; None: what spark-submit has set, otherwise `local[*]`.
+        master: `local[2,3]` (two cores, three tries for each task), `spark://host:7077`; None: what spark-submit has
+            set, otherwise `local[*]`.
         config: settings of Spark, over those made here.
     Raises:
         ConfigError: there is no Java 17, or PySpark is too old.

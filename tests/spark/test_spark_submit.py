@@ -37,3 +37,4 @@ def test_an_audit_through_spark_submit(tmp_path: Path) -> None:
     assert damaged.returncode == 1, damaged.stderr
     report = json.loads(damaged.stdout)
     assert report["records"] > 0 and [problem["code"] for problem in report["problems"]] == ["C2"]
+    assert {"flag", "storeTimestamp"} <= set(report["unchecked_fields"])
