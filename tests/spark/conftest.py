@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import random
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +30,8 @@ NEEDED_BY = {
     "test_archive_remade.py": ("deltalake", "moto", "pyiceberg"),
     "test_archive_tables.py": ("deltalake", "duckdb", "moto", "pandas", "pyiceberg"),
     "test_bodies.py": ("fastavro",),
+    "test_erasure.py": ("deltalake", "fastavro", "moto", "pyiceberg"),
+    "test_gallery.py": ("deltalake",),
     "test_kill_judges.py": ("duckdb",),
     "test_page_commands.py": ("deltalake", "moto", "pandas", "pyiceberg"),
 }
@@ -83,6 +86,13 @@ def broker() -> Iterator[RunningBroker]:
     """A started broker, whose new topics have four queues."""
     with running_broker({"defaultTopicQueueNums": "4"}) as started:
         yield started
+
+
+@pytest.fixture
+def chance() -> random.Random:
+    """Random numbers from a new seed, or from ROCKETPY_SEED. A test that fails shows it."""
+    print("seed", seed := int(os.environ.get("ROCKETPY_SEED") or random.randrange(1 << 32)))
+    return random.Random(seed)
 
 
 @pytest.fixture

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -13,20 +15,21 @@ DEADLINE_S = 120.0
 
 
 class Following:
-    """The process. Leaving the block kills it."""
+    """The process. Leaving the block kills it, and its JVM."""
 
-    def __init__(self, target: Path, *words: str) -> None:
-        command = [sys.executable, "-m", "rocketpy", "pipeline", "archive", "--inline", "--continuous"]
-        command += ["--interval", "1", *words, str(target)]
+    def __init__(self, target: Path, *words: str, inline: bool = True) -> None:
+        command = [sys.executable, "-m", "rocketpy", "pipeline", "archive", "--continuous", "--interval", "1"]
+        command += [*(["--inline"] if inline else []), *words, str(target)]
         self._log = target.parent / f"{target.name}.log"
         with self._log.open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 
     def __enter__(self) -> Following:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
     def wait_until(self, holds: Callable[[], bool]) -> None:

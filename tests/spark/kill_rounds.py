@@ -1,11 +1,11 @@
-"""Kills at random, by hand: a stream and two archives of live topics have each message once, whatever dies.
+"""Kills at random, by hand: a stream and three archives of live topics have each message once, whatever dies.
 
 python -m tests.spark.kill_rounds [--rounds 200] [--seed N] [--kinds archive,broker,...] [--at-once 2]
 
 In a round messages are sent all the time, and one of KINDS is killed at a random moment. Now and then a queue is added,
 or a topic is deleted and made again, while that dies. With the kind `retention` the broker deletes messages that nobody
 has read: a run of an archive and a start of the stream must refuse to go on, and go on when they are told to. After
-each round DuckDB reads the tables and the stream's files. No message may be there twice, none may be skipped that the
+each round DuckDB reads the files of archives and stream. No message may be there twice, none may be skipped that the
 broker has, and logs must tell of each one that it has not. At the end all that the broker has must be everywhere.
 
 The stream runs on a local master, or on a standalone cluster of two workers. After a failure its directory stays.
@@ -53,8 +53,8 @@ from tests.spark.kill_judges import (
     stored_numbers,
     stored_rows,
 )
-from tests.spark.query_process import QueryProcess
-from tests.spark.tables import FORMATS, Format
+from tests.spark.query_process import QueryProcess, processes_of
+from tests.spark.tables import DELTA, ICEBERG, PARQUET, Delta, Iceberg, Parquet
 from tests.spark.test_exactness import last_batch
 from tests.spark_cluster.standalone import Cluster, running_cluster
 from tests.support.broker import RunningBroker, running_broker
@@ -64,6 +64,8 @@ from tests.support.waiting import wait_until
 TOPIC, DELETED = "Kills", "Deleted"  # the stream reads both, the archives the first
 OF_STREAM = ("driver", "jvm", "python worker", "executor", "cluster worker")
 KINDS = ("archive", "broker", "broker worker", "retention", *OF_STREAM)
+ARCHIVES = (DELTA, ICEBERG, PARQUET)
+Archive = Delta | Iceberg | Parquet
 LOCAL = "local[2,3]"
 WORKERS = 2  # of the standalone cluster
 MESSAGES = 40  # of each topic before a kill
@@ -210,18 +212,9 @@ class Rounds:
         return f"worker {number}, {used}, in batch {last_batch(self.out, 'offsets')}"
 
     def _processes(self, session: int) -> dict[str, list[int]]:
-        """The processes of the stream by their kind: of its driver's session and, on the cluster, of the workers'."""
-        sessions = {session}
-        if self.cluster is not None and not self.is_local():
-            sessions |= {worker.pid for worker in self.cluster.workers.values()}
-        found: dict[str, list[int]] = {}
-        for path in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                fields = (path / "stat").read_text().rsplit(")", 1)[1].split()
-                if int(fields[3]) in sessions and fields[0] != "Z":
-                    kind = "driver" if int(path.name) == session else kind_of((path / "cmdline").read_bytes())
-                    found.setdefault(kind, []).append(int(path.name))
-        return found
+        """The processes of the stream by their kind, on the cluster also those of its workers."""
+        workers = {} if self.cluster is None or self.is_local() else self.cluster.workers
+        return processes_of(session, [worker.pid for worker in workers.values()])
 
     # --- the broker and the archives ----------------------------------------------------------------------------------
 
@@ -241,7 +234,7 @@ class Rounds:
         return name
 
     def _kill_archive(self) -> str:
-        kind = self.chance.choice(FORMATS)
+        kind = self.chance.choice(ARCHIVES)
         files, log = self.directory / kind.name, self._log(kind)
         before, read = len(list(files.rglob("*.parquet"))), log.stat().st_size if log.exists() else 0
         wanted = before + self.chance.randint(0, 10)
@@ -254,15 +247,15 @@ class Rounds:
             time.sleep(self.chance.uniform(0, 0.2))
         return kind.name
 
-    def _log(self, kind: Format) -> Path:
+    def _log(self, kind: Archive) -> Path:
         return self.directory / f"{kind.name}.log"
 
-    def _words(self, kind: Format) -> list[str]:
+    def _words(self, kind: Archive) -> list[str]:
         return ["-n", self.broker.namesrv, "-t", TOPIC, "--format", kind.name, "--commit-bytes", COMMIT_BYTES]
 
-    def archive(self, kind: Format, *words: str) -> int:
+    def archive(self, kind: Archive, *words: str) -> int:
         """Run an archive to its end. Returns the exit status."""
-        command = [sys.executable, "-m", "rocketpy", "pipeline", "archive", *self._words(kind), *words]
+        command = [sys.executable, "-m", "rocketpy", "pipeline", "archive", "--inline", *self._words(kind), *words]
         with self._log(kind).open("ab") as log:
             command.append(str(self.directory / kind.name))
             return subprocess.run(command, stdout=log, stderr=log, timeout=DEADLINE_S, check=False).returncode
@@ -307,7 +300,7 @@ class Rounds:
         """Tables begin before anything is deleted: what is missing later was not read."""
         self.traffic.send(TRICKLE)
         wait_for_readers(self.broker.port)
-        for kind in FORMATS:
+        for kind in ARCHIVES:
             assert self.archive(kind) == 0, self._log(kind).read_text()
 
     # --- retention ----------------------------------------------------------------------------------------------------
@@ -323,7 +316,7 @@ class Rounds:
         before = self.bounds()
         self.admin("deleteExpiredCommitLog", "-b", self.broker.address)
         kept = self._settled_minimums(before)
-        refused = [kind.name for kind in FORMATS if self._is_refused(kind, kept)]
+        refused = [kind.name for kind in ARCHIVES if self._is_refused(kind, kept)]
         if is_stopped and self._is_stream_refused(kept):
             refused.append("stream")
         return f"{sum(kept.values())} offsets gone, {'stopped' if is_stopped else 'running'}, refused: {refused}"
@@ -343,7 +336,7 @@ class Rounds:
         until(is_settled, "retention", pause_s=0.5)
         return last
 
-    def _is_refused(self, kind: Format, kept: dict[MessageQueue, int]) -> bool:
+    def _is_refused(self, kind: Archive, kept: dict[MessageQueue, int]) -> bool:
         """Return True if a table is behind what is kept; check that a run without --allow-gap leaves it as it is."""
         rows = self._rows_of(kind)
         ends = {queue: max((at for _, q, at, _ in rows if q == queue), default=-1) + 1 for queue in range(QUEUES_MAX)}
@@ -376,7 +369,7 @@ class Rounds:
 
     # --- what is there ------------------------------------------------------------------------------------------------
 
-    def _rows_of(self, kind: Format) -> list[tuple[str, int, int, int]]:
+    def _rows_of(self, kind: Archive) -> list[tuple[str, int, int, int]]:
         if kind.rows(self.directory / kind.name) is None:
             return []
         return sorted(stored_rows(kind.files(self.directory / kind.name)))
@@ -385,7 +378,7 @@ class Rounds:
         """Returns the numbers of rows and of lost offsets. Raises AssertionError."""
         bounds, found = self.bounds(), {}
         of_topic = {queue: bound for queue, bound in bounds.items() if queue.topic == TOPIC}
-        for kind in FORMATS:
+        for kind in ARCHIVES:
             rows, reports = self._rows_of(kind), Reports.of([self._log(kind)] if self._log(kind).exists() else [])
             lost = check_rows(rows, of_topic, reports, kind.name, is_whole=is_whole)
             found[kind.name] = f"{len(rows)} - {lost.total()}"
@@ -410,7 +403,7 @@ class Rounds:
     def finish(self) -> dict[str, str]:
         """Everything that was acknowledged is in the broker, and all that it has is everywhere."""
         wait_for_readers(self.broker.port, DEADLINE_S)  # otherwise the last messages are not read, and then missed
-        for kind in FORMATS:
+        for kind in ARCHIVES:
             assert self.archive(kind, "--allow-gap") == 0, self._log(kind).read_text()[-3000:]
         if self.cluster is not None:
             until(lambda: self.running_query() is not None and self.has_read_all(), "the end of the topics", pause_s=1)
@@ -420,20 +413,11 @@ class Rounds:
     def check_acknowledged(self) -> None:
         """Raises AssertionError."""
         ends = {queue.queue_id: bound.max_offset for queue, bound in self.bounds().items() if queue.topic == TOPIC}
-        files = {kind.name: kind.files(self.directory / kind.name) for kind in FORMATS}
+        files = {kind.name: kind.files(self.directory / kind.name) for kind in ARCHIVES}
         if self.cluster is not None:
             files["stream"] = files_of_sink(self.out)
         for name, of_reader in files.items():
             check_acknowledged(self.traffic.acknowledged, stored_numbers(of_reader, TOPIC), ends, name)
-
-
-def kind_of(words: bytes) -> str:
-    """The kind of a process of Spark by its command line."""
-    if b"CoarseGrainedExecutorBackend" in words:
-        return "executor"
-    if b"SparkSubmit" in words:
-        return "jvm"
-    return "python worker" if b"python" in words and b"daemon" in words else "other"
 
 
 def run(rounds: int, seed: int, kinds: tuple[str, ...], directory: Path) -> None:

@@ -1,14 +1,19 @@
 """A streaming query in a process of its own, which tests kill: a topic into Parquet, with a checkpoint.
 
+Also the processes of Spark that a driver has started.
+
 python -m tests.spark.query_process MASTER NAME_SERVER TOPIC DIRECTORY [--once] [KEY=VALUE ...]
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +21,7 @@ from rocketpy.spark import session
 from tests.spark.jvm import FLAGS
 
 ROOT = Path(__file__).parents[2]
+DAEMON = re.compile(rb"\0-m\0[\w.]*spark\.daemon\0")  # settings of a JVM that starts name it, too
 CONFIG = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR", "spark.sql.shuffle.partitions": "2"}
 CONFIG |= {"spark.executor.extraJavaOptions": " ".join(FLAGS)}
 
@@ -45,6 +51,27 @@ class QueryProcess:
 
     def text(self) -> str:
         return self._log.read_text(errors="replace")
+
+
+def processes_of(driver: int, workers: Iterable[int] = ()) -> dict[str, list[int]]:
+    """The processes of the driver's session, and of the sessions of a cluster's workers, by their kind."""
+    found: dict[str, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            fields = (path / "stat").read_text().rsplit(")", 1)[1].split()
+            if int(fields[3]) in {driver, *workers} and fields[0] != "Z":
+                kind = "driver" if int(path.name) == driver else kind_of((path / "cmdline").read_bytes())
+                found.setdefault(kind, []).append(int(path.name))
+    return found
+
+
+def kind_of(words: bytes) -> str:
+    """The kind of a process of Spark by its command line."""
+    if b"CoarseGrainedExecutorBackend" in words:
+        return "executor"
+    if b"SparkSubmit" in words:
+        return "jvm"
+    return "python worker" if DAEMON.search(words) else "other"
 
 
 def main(master: str, name_server: str, topic: str, directory: str, *words: str) -> None:

@@ -1,4 +1,4 @@
-"""What tests know of the two table formats: how to open a table for an archive, and how others read it."""
+"""What tests know of the formats of archives: how to open a table for an archive, and how others read it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ from typing import Any, ClassVar, Protocol
 
 import boto3
 import deltalake
+import pyarrow.dataset
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import NoSuchTableError
 from sqlalchemy.exc import OperationalError
 
+from rocketpy.spark.jobs.archive_log import brokers_of
+from rocketpy.spark.jobs.archived import files_by_topic, place_of
 from rocketpy.spark.jobs.delta_archive import DeltaArchive
 from rocketpy.spark.jobs.iceberg_archive import IcebergArchive
 from rocketpy.store.inspection.reader import StoreReader
@@ -93,7 +96,29 @@ class Iceberg:
         return {"s3.endpoint": url, "s3.region": "us-east-1", "uri": f"sqlite:///{directory}/catalog.db"}
 
 
-DELTA, ICEBERG = Delta(), Iceberg()
+class Parquet:
+    """An archive of Parquet files, which is no table: manifests name its files."""
+
+    name: ClassVar[str] = "parquet"
+
+    def rows(self, target: str | Path) -> Any:
+        """As a reader of the directory gets them, who does not know of manifests; None if there is no archive."""
+        if not any(brokers_of(Path(target)).values()):
+            return None
+        return pyarrow.dataset.dataset(str(target), format="parquet", partitioning="hive").to_table()
+
+    def files(self, target: str | Path) -> list[str]:
+        """The files that manifests name: those of a run that was killed are where it has left them."""
+        named = files_by_topic(Path(target))
+        return [
+            str(place_of(Path(target), broker, file.path)[1])
+            for broker, topics in named.items()
+            for files in topics.values()
+            for file in files
+        ]
+
+
+DELTA, ICEBERG, PARQUET = Delta(), Iceberg(), Parquet()
 FORMATS: tuple[Format, ...] = (DELTA, ICEBERG)
 
 

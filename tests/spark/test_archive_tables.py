@@ -55,12 +55,10 @@ def run(kind: Format, words: list[str]) -> dict[str, Any]:
     return report
 
 
-def test_a_kill_of_a_run_leaves_each_record_once(kind: Format, tmp_path: Path) -> None:
+def test_a_kill_of_a_run_leaves_each_record_once(kind: Format, tmp_path: Path, chance: random.Random) -> None:
     """SIGKILL at a random moment, also within a commit; `make kill-pipeline` does many."""
     make_store(tmp_path / "s", 300)
     target = tmp_path / "a"
-    print("seed", seed := random.randrange(1 << 32))
-    chance = random.Random(seed)
     wanted = chance.randint(1, 8)  # files; a commit has two
     words = ("--format", kind.name, "--broker", BROKER, "--commit-bytes", "4000", str(tmp_path / "s"))
     with Following(target, *words) as following:

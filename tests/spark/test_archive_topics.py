@@ -160,9 +160,8 @@ def attempts(pending: Path) -> set[Path]:
         return set()
 
 
-def test_kills_leave_each_message_once(broker: RunningBroker, tmp_path: Path) -> None:
-    topic = f"Killed_{tmp_path.name}"  # another one for a second try
-    chance, count = random.Random(3), 0
+def test_kills_leave_each_message_once(broker: RunningBroker, tmp_path: Path, chance: random.Random) -> None:
+    topic, count = f"Killed_{tmp_path.name}", 0  # another topic for a second try
     words = [sys.executable, "-m", "rocketpy", "pipeline", "archive", "--inline", "-n", broker.namesrv, "-t", topic]
     for _ in range(4):
         send(broker, topic, 2000)

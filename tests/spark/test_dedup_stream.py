@@ -96,9 +96,11 @@ def test_the_state_is_bounded_and_late_messages_are_kept(spark: Any, tmp_path: P
         again.write(messages, 7)
 
 
-def test_kills_leave_each_message_once(spark: Any, broker: RunningBroker, tmp_path: Path) -> None:
+def test_kills_leave_each_message_once(
+    spark: Any, broker: RunningBroker, tmp_path: Path, chance: random.Random
+) -> None:
     """kill -9 of driver and JVM in the middle of micro-batches, while more messages arrive."""
-    chance, target, count = random.Random(7), tmp_path / "t", 0
+    target, count = tmp_path / "t", 0
     words = [sys.executable, "-m", "rocketpy", "pipeline", "dedup", "--stream", "-n", broker.namesrv, "-t", "Killed"]
     words += ["--key", "keys", "--max-per-trigger", "30", "--master", "local[2]", str(target)]
     for _ in range(KILLS):

@@ -63,9 +63,8 @@ def has_come_to(query: QueryProcess, out: Path, kind: str, batch: int) -> bool:
     return last_batch(out, kind) >= batch or query.process.poll() is not None
 
 
-def test_kills_of_the_query_leave_no_gap_and_no_duplicate(spark: Any, tmp_path: Path) -> None:
+def test_kills_of_the_query_leave_no_gap_and_no_duplicate(spark: Any, tmp_path: Path, chance: random.Random) -> None:
     """kill -9 in the middle of a batch or right behind one, while more messages arrive."""
-    chance = random.Random(12)
     out, count, kills = tmp_path / "out", 0, 0
     with running_broker({"defaultTopicQueueNums": "3"}) as broker, producing(broker) as producer:
         while kills < KILLS:
