@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from deltalake import DeltaTable
 
 import rocketpy.spark
 from rocketpy.cli.command_line import cli
@@ -211,15 +213,35 @@ def test_replay_after_bug(spark: Any, broker: RunningBroker, producer: Producer)
 
 @pytest.mark.gallery
 def test_erasure(broker: RunningBroker, producer: Producer, tmp_path: Path) -> None:
-    send(producer, "People", b"secret of 7", keys=("user-7", "x"))
-    send(producer, "People", b"of 70", keys=("user-70",))
+    """Fault: The table's log still had the erased key, in the condition of DELETE and in statistics of old files."""
+    table, erase = tmp_path / "table", example("erasure").run
     words = ["pipeline", "archive", "--inline", "-n", broker.namesrv, "-t", "People", "--format", "delta"]
-    done = CliRunner().invoke(cli, [*words, str(tmp_path / "table")])
-    assert done.exit_code == 0, done.output
-    erase = example("erasure").run
-    assert erase(str(tmp_path / "table"), "user-7") == 1
-    files = (tmp_path / "table").rglob("*.parquet")
-    left = [body for path in files for body in pq.read_table(path)["body"].to_pylist()]
-    assert left == [b"of 70"], "also in files of old versions"
+
+    def archived() -> list[bytes]:
+        done = CliRunner().invoke(cli, [*words, str(table)])
+        assert done.exit_code == 0, done.output
+        return sorted(DeltaTable(table).to_pyarrow_table()["body"].to_pylist())
+
+    def places() -> set[str]:
+        """The directories of files that have the key, as it is or in a Parquet column."""
+        found = set()
+        for path in (path for path in table.rglob("*") if path.is_file()):
+            text = path.read_bytes().decode(errors="replace")
+            if path.suffix == ".parquet":
+                text += str(pq.ParquetFile(path).read().to_pylist())
+            if re.search(r"user-7\b|secret of 7", text):
+                found.add(path.parent.name.partition("=")[0])
+        return found
+
+    send(producer, "People", b"of 70", keys=("user-70",))
+    send(producer, "People", b"secret of 7", keys=("user-7", "x"))
+    assert archived() == [b"of 70", b"secret of 7"]
+    DeltaTable(table).create_checkpoint()
+    assert places() == {"dt", "_delta_log"}
+    assert erase(str(table), "user-7") == 1
+    assert places() == set(), "nor in files of old versions, nor in the log"
+    send(producer, "People", b"of 8", keys=("user-8",))
+    assert archived() == [b"of 70", b"of 8"], "later runs go on behind it"
+    assert places() == set()
     with pytest.raises(ValueError, match="is no key"):
-        erase(str(tmp_path / "table"), "x'; DROP")
+        erase(str(table), "x'; DROP")
