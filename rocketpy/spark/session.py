@@ -27,8 +27,10 @@ BY_FILE_SYSTEM = "org.apache.spark.sql.execution.streaming.checkpointing.FileSys
 one writes the same files under the same names, and moves them into place as atomically. A micro-batch of 64 rows took
 93 ms with the default and 41 ms with this one (two cores, load 10). It has this name from Spark 4.1 on."""
 REGISTERED = "_rocketpy_is_registered"  # attribute of a session
+LOCAL = "local[*,3]"  # all cores; a task is tried three times, which `local[*]` does not do
 OURS = re.compile(r"^(?:.*\s)?rocketpy\.[\w.]+: (.+)$", re.MULTILINE)
 RAISED = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t]+.*\n)+(\S.*)$", re.MULTILINE)
+CAUSED = re.compile(r"^(?:Caused by)?: [\w.$]+: (.+)$", re.MULTILINE)  # in the text of Py4JJavaError
 
 
 def register(spark: SparkSession) -> SparkSession:
@@ -46,13 +48,13 @@ def register(spark: SparkSession) -> SparkSession:
 
 
 def session(
-    master: str | None = "local[*]", *, name: str = "rocketpy", config: Mapping[str, str] | None = None
+    master: str | None = LOCAL, *, name: str = "rocketpy", config: Mapping[str, str] | None = None
 ) -> SparkSession:
     """A session for the sources: this interpreter for the workers, no UI, UTC, and sockets without TCP's delays.
 
     Args:
         master: `local[2,3]` (two cores, three tries for each task), `spark://host:7077`; None: what spark-submit has
-            set, otherwise `local[*]`.
+            set, otherwise LOCAL.
         config: settings of Spark, over those made here.
     Raises:
         ConfigError: there is no Java 17, or PySpark is too old.
@@ -62,7 +64,7 @@ def session(
     from pyspark.sql import SparkSession
 
     if master is None and "PYSPARK_GATEWAY_PORT" not in os.environ:  # which spark-submit sets
-        master = "local[*]"
+        master = LOCAL
 
     settings = {
         "spark.python.unix.domain.socket.enabled": "true",
@@ -127,9 +129,9 @@ def check_pyspark(version: str | None = None) -> None:
 
 def reason_of(error: Exception) -> str:
     """One line of what Spark says in many: our own error if there is one inside, otherwise the last line of a traceback
-    of Python, otherwise the first line."""
+    of Python, otherwise the last cause that Java names, otherwise the first line."""
     text = str(error)
     if ours := OURS.findall(text):
         return str(ours[-1])
-    raised = RAISED.findall(text)
-    return str(raised[-1]) if raised else text.strip().split("\n")[0]
+    causes = RAISED.findall(text) or CAUSED.findall(text)
+    return str(causes[-1]) if causes else text.strip().split("\n")[0]

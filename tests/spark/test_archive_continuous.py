@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import random
@@ -21,6 +22,8 @@ from rocketpy.spark.jobs.archive import archive
 from rocketpy.spark.jobs.archive_log import manifests_of
 from rocketpy.store.inspection.reader import StoreReader
 from tests.spark.following import Following
+from tests.spark.jvm import train
+from tests.spark.query_process import processes_of
 from tests.spark.test_segments import make_store
 
 BROKER = "b"
@@ -42,17 +45,17 @@ def logged(root: Path) -> list[int]:
     return [record.phy_offset for record in StoreReader(root).records()]
 
 
-def test_a_first_run_that_is_killed_goes_on_and_follows_the_store(tmp_path: Path) -> None:
+def test_a_first_run_that_is_killed_goes_on_and_follows_the_store(tmp_path: Path, chance: random.Random) -> None:
     """SIGKILL after some commits; the next run goes on behind the last one, archives what is added, and ends with
     status 0."""
     make_store(tmp_path / "all", 1000)
     shutil.copytree(tmp_path / "all", tmp_path / "s")
     for path in (later := sorted((tmp_path / "s/commitlog").iterdir())[-3:]):
         path.unlink()
-    target, chance = tmp_path / "a", random.Random()
+    target, wanted = tmp_path / "a", chance.randint(2, 20)
     words = ("--broker", BROKER, "--commit-bytes", "3000", str(tmp_path / "s"))
     with Following(target, *words) as following:
-        following.wait_until(lambda: len(manifests(target)) >= chance.randint(2, 20))
+        following.wait_until(lambda: len(manifests(target)) >= wanted)
     last = manifests_of(target)[BROKER][-1]
     committed = [place for place in logged(tmp_path / "s") if place < last.end]
     assert 0 < len(committed) < len(logged(tmp_path / "s"))
@@ -90,6 +93,59 @@ def test_a_broker_that_is_away_is_tried_again(tmp_path: Path, monkeypatch: pytes
     done = CliRunner().invoke(cli, command)
     assert str(done.exception) == "a fault"
     assert done.stderr.count("rocketpy: no route; the next run is in 60 s") == 2
+
+
+class Fault(Exception):
+    """An error of Spark, by its module."""
+
+    __module__ = "py4j.protocol"
+
+
+LOST = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 0.0 failed 3 times
+\tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:3000)
+Caused by: org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)
+Caused by: java.io.EOFException
+"""
+
+
+def test_faults_of_spark_are_tried_again_within_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Delays double up to a minute, and begin anew after a run that succeeds."""
+    errors, waits = iter([*[Fault(LOST)] * 2, None, *[Fault(LOST)] * 8]), list[float]()
+
+    def run(*_: Any, **__: Any) -> list[Any]:
+        if (error := next(errors)) is not None:
+            raise error
+        return []
+
+    monkeypatch.setattr("rocketpy.spark.jobs.archive_topics.archive_topics", run)
+    monkeypatch.setattr("rocketpy.cli.pipeline.stopping.Stop.wait", lambda stop, seconds: waits.append(seconds))
+    command = ["pipeline", "archive", "--inline", "--continuous", "-n", "127.0.0.1:1", "-t", "T", str(tmp_path / "a")]
+    done = CliRunner().invoke(cli, command)
+    assert waits == [1, 2, 60, 1, 2, 4, 8, 16, 32, 60]
+    reason, said = "Python worker exited unexpectedly (crashed)", done.stderr.splitlines()
+    assert said[:2] == [f"rocketpy: {reason}; the next run is in {seconds} s" for seconds in (1, 2)]
+    assert said[-1] == f"rocketpy: Spark has failed 8 times in a row: {reason}" and done.exit_code == 2
+    errors = iter([Fault("Traceback:\nrocketpy.errors.StoreError: messages are gone\n\tat org.apache.spark")])
+    done = CliRunner().invoke(cli, command)
+    assert (done.stderr, done.exit_code) == ("rocketpy: messages are gone\n", 2), "an error that no run repairs"
+
+
+def test_a_job_whose_python_workers_are_killed_is_tried_again(java: None, tmp_path: Path) -> None:
+    """Fault: `archive --continuous` ended when a job of Spark had failed, as when its Python workers were killed."""
+    train()
+    make_store(tmp_path / "s", 300)
+
+    def kill_workers() -> bool:
+        for worker in processes_of(following.process.pid).get("python worker", []):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(worker, signal.SIGKILL)
+        return "; the next run is in 1 s" in following.text()
+
+    with Following(tmp_path / "a", "--broker", BROKER, str(tmp_path / "s"), inline=False) as following:
+        following.wait_until(kill_workers)
+        following.wait_until(lambda: archived(tmp_path / "a") == logged(tmp_path / "s"))
+        assert following.stop() == 0, following.text()
 
 
 def test_a_signal_ends_a_pause_at_once() -> None:

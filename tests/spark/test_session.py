@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyspark
 import pytest
+from click.testing import CliRunner
 
+from rocketpy.cli.command_line import cli
 from rocketpy.errors import ConfigError
 from rocketpy.spark import reason_of
 from rocketpy.spark.session import BY_FILE_SYSTEM, CHECKPOINT_MANAGER, REGISTERED, check_pyspark, register
@@ -45,6 +48,27 @@ def test_an_old_pyspark_is_refused_with_one_line(spark: SparkSession, monkeypatc
         check_pyspark()
 
 
+@pytest.mark.parametrize(
+    ("variable", "words", "named"),
+    [
+        ("", ["--master", "sc://h:15002"], "sc://h:15002"),
+        ("sc://h", ["--master", "local[2,3]"], "sc://h"),
+        ("local", [], "local"),
+    ],
+)
+def test_jobs_refuse_spark_connect_with_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, words: list[str], named: str
+) -> None:
+    """Fault: A job with Spark Connect began, and ended with an error of PySpark."""
+    monkeypatch.setattr(sys.modules["rocketpy.spark.session"], "session", lambda *args, **given: pytest.fail("begun"))
+    monkeypatch.setenv("SPARK_REMOTE", variable)
+    job = ["pipeline", "archive", "-n", "127.0.0.1:1", "-t", "T", *words, str(tmp_path / "a")]
+    done = CliRunner().invoke(cli, job)
+    assert done.exit_code == 2 and not (tmp_path / "a").exists()
+    refused = f"rocketpy: {named} (SPARK_REMOTE or master) is Spark Connect: jobs need a classic session\n"
+    assert done.stderr == refused
+
+
 def test_the_reason_of_an_error_is_its_last_line() -> None:
     """Fault: reason_of gave the first line of an error, which says only that there was one in a worker."""
     trace = 'Traceback (most recent call last):\n  File "x", line 1, in f\n    g()\n    ^^^\n'
@@ -54,4 +78,6 @@ def test_the_reason_of_an_error_is_its_last_line() -> None:
     assert reason_of(Exception(chained)) == "KeyError: 'b'"
     assert reason_of(Exception(f"{head}{trace}rocketpy.errors.ConfigError: topic: is empty\n")) == "topic: is empty"
     assert reason_of(Exception(f"{head}rocketpy.errors.ConfigError: topic: is empty\n")) == "topic: is empty"
+    java = "An error occurred while calling o1.x.\n: a.B: aborted\n\tat c.d\nCaused by: a.E: is lost\nCaused by: a.F\n"
+    assert reason_of(Exception(java)) == "is lost"
     assert reason_of(Exception("[TABLE_NOT_FOUND] no table\nmore")) == "[TABLE_NOT_FOUND] no table"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from pathlib import Path
@@ -15,12 +16,13 @@ from rocketpy.cli.pipeline.frame import (
     INLINE,
     MASTER,
     OPTIONS,
+    is_of_spark,
     job_progress,
     job_session,
     key_values,
     status_of,
 )
-from rocketpy.cli.pipeline.stopping import stopped_by_signals
+from rocketpy.cli.pipeline.stopping import Stop, stopped_by_signals
 from rocketpy.errors import ConfigError, RocketError
 
 if TYPE_CHECKING:
@@ -37,6 +39,8 @@ OF_TABLES = {"storage_options": "--storage-option", "vacuum_days": "--vacuum"}
 OF_ICEBERG = {"table_name": "--table"}
 FOREIGN = {"parquet": OF_TABLES | OF_ICEBERG, "delta": OF_PARQUET | OF_ICEBERG, "iceberg": OF_PARQUET}
 OF_BOTH = ("allow_gap", "commit_bytes", "is_stopped")  # arguments of both jobs
+FAULTS_MAX = 8  # of Spark, in a row: the delays between them are two minutes
+REFUSED = re.compile(r"rocketpy\.errors\.(?:RecordCorrupt|StoreError): ")  # by a worker
 
 
 @click.command("archive", short_help="A store, or topics, as Parquet files or a table.")
@@ -112,20 +116,36 @@ def _archive(places: tuple[str, ...], master: str | None, inline: bool, given: d
     if not given["continuous"]:
         with job_session(master, inline) as spark, job_progress(inline) as listener:
             return _run(spark, places, given, listener)
-    from rocketpy.store.inspection.findings import NoListener  # which needs the compiled core
-
     given["live_tail"] = not given["name_server"]
     with stopped_by_signals() as stop, job_session(master, inline, has_bar=False) as spark:
-        given["is_stopped"], status = lambda: stop.is_set, 0
-        while not stop.is_set:
-            try:
-                status |= _run(spark, places, given, NoListener())
-            except RocketError as error:
-                if not error.retriable:
-                    raise
-                click.echo(f"rocketpy: {error}; the next run is in {given['interval_s']} s", err=True)
-            stop.wait(given["interval_s"])
-        return status
+        return _follow(spark, places, given, stop)
+
+
+def _follow(spark: SparkSession | None, places: tuple[str, ...], given: dict[str, Any], stop: Stop) -> int:
+    """Run until SIGTERM. An error that may pass is tried again: FAULTS_MAX times in a row if it is of Spark."""
+    from rocketpy.spark.jobs.supervisor import delay_s, is_final
+    from rocketpy.spark.session import reason_of
+    from rocketpy.store.inspection.findings import NoListener  # which needs the compiled core
+
+    given["is_stopped"], status, faults = lambda: stop.is_set, 0, 0
+    while not stop.is_set:
+        wait_s = float(given["interval_s"])
+        try:
+            status |= _run(spark, places, given, NoListener())
+            faults = 0
+        except RocketError as error:
+            if not error.retriable:
+                raise
+            click.echo(f"rocketpy: {error}; the next run is in {wait_s:.0f} s", err=True)
+        except Exception as error:
+            if not is_of_spark(error) or is_final(error) or REFUSED.search(str(error)):
+                raise
+            if (faults := faults + 1) == FAULTS_MAX:
+                raise RocketError(f"Spark has failed {faults} times in a row: {reason_of(error)}") from error
+            wait_s = delay_s(faults)
+            click.echo(f"rocketpy: {reason_of(error)}; the next run is in {wait_s:.0f} s", err=True)
+        stop.wait(wait_s)
+    return status
 
 
 def _run(spark: SparkSession | None, places: tuple[str, ...], given: dict[str, Any], listener: ProgressListener) -> int:

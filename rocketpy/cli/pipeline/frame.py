@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 FAILED = 2
 EXTRAS = {"pyspark": "spark", "pyarrow": "spark", "matplotlib": "spark", "deltalake": "spark,delta"}
 EXTRAS |= dict.fromkeys(("pyiceberg", "sqlalchemy"), "spark,iceberg")
-MASTER = click.option("--master", help="Spark master.  [default: that of spark-submit, otherwise local[*]]")
+MASTER = click.option("--master", help="Spark master.  [default: that of spark-submit, otherwise local[*,3]]")
 INLINE = click.option("--inline", is_flag=True, help="Run in this process, without Spark.")
 OPTIONS = click.option(
     "--option",
@@ -52,10 +53,17 @@ def key_values(given: Iterable[str], option: str) -> dict[str, str]:
 def job_session(
     master: str | None, inline: bool, *, has_bar: bool = True, config: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession | None]:
-    """A session that shows Spark's own bar of tasks on a terminal, if `has_bar`; None with `inline`."""
+    """A session that shows Spark's own bar of tasks on a terminal, if `has_bar`; None with `inline`.
+
+    Raises:
+        ConfigError: the session would be one of Spark Connect.
+    """
     if inline:
         yield None
         return
+    remote = os.environ.get("SPARK_REMOTE") or (master if master and master.startswith("sc://") else "")
+    if remote:
+        raise ConfigError(f"{remote} (SPARK_REMOTE or master) is Spark Connect: jobs need a classic session")
     from rocketpy.spark.session import session
 
     ours = {"spark.ui.showConsoleProgress": str(has_bar and sys.stderr.isatty()).lower(), "spark.log.level": "ERROR"}
@@ -78,6 +86,11 @@ def job_progress(inline: bool) -> AbstractContextManager[ProgressListener]:
     return StoreProgress() if inline else nullcontext(NoListener())
 
 
+def is_of_spark(error: Exception) -> bool:
+    """Return True for an error of Spark or its connection; also if a worker has raised it."""
+    return type(error).__module__.startswith(("pyspark.", "py4j."))
+
+
 def status_of(job: Callable[[], int]) -> int:
     """The exit status of a job; what it could not do is one line on standard error."""
     try:
@@ -90,7 +103,7 @@ def status_of(job: Callable[[], int]) -> int:
             raise
         click.echo(f'rocketpy: {exc.name} is not installed: pip install "rocketpy-mq[{extra}]"', err=True)
     except Exception as exc:
-        if not type(exc).__module__.startswith(("pyspark.", "py4j.")):
+        if not is_of_spark(exc):
             raise
         from rocketpy.spark.session import reason_of
 

@@ -112,8 +112,9 @@ class ArchiveLog:
             if last is not None:
                 log.end, log.positions, log.firsts = last.end, last.positions, last.firsts
                 log._publish(last)
-            shutil.rmtree(log.pending)
-            log.pending.mkdir()
+            # A task of a job that Spark has given up may still write there. Its files have no manifest.
+            shutil.rmtree(log.pending, ignore_errors=True)
+            log.pending.mkdir(exist_ok=True)
             yield log
 
     def commit(self, manifest: Manifest) -> Manifest:
