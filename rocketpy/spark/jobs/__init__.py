@@ -14,6 +14,7 @@ through the JVM (docs/adr/0104). Without a session the parts run one after the o
     trace                           how long messages took, from the message trace
     dedup, dedup_stream, windows    messages without their copies; counts in windows of time
     queries, supervisor             the streaming queries of a file, started again when they fail
+    side_output                     where a query puts bodies that cannot be decoded
     target                          the directory of a streaming job, and what its checkpoint says
     demo                            all of them on a million messages
 """

@@ -25,14 +25,15 @@ from rocketpy.client.options import ClientOptions
 from rocketpy.errors import ConfigError
 
 from ..advice import advice
-from ..bodies import VALUE, Format, decode, encode
+from ..bodies import ERROR, VALUE, Format, decode, encode
 from ..bodies.formats import format_of
 from ..columns import nearest
 from ..options import parse_options
 from ..topic_options import TopicOptions
+from .side_output import check_rows_alone, fault_of, write_part
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
 logger = logging.getLogger(__name__)
@@ -59,6 +60,7 @@ class QuerySpec:
         mode: append, update or complete.
         decode: the format of bodies: {source} has the columns `value` and `bodyError` as well (bodies.decode).
         encode: the format in which the column `value` becomes bodies (bodies.encode).
+        bad: options of a second writer, for the rows that have a `bodyError` (side_output.py). {source} has the others.
     """
 
     name: str
@@ -70,6 +72,7 @@ class QuerySpec:
     mode: str = "append"
     decode: Format | None = None
     encode: Format | None = None
+    bad: Options | None = None
 
     @classmethod
     def parse(cls, name: str, table: Any, path: Path) -> Self:
@@ -80,7 +83,8 @@ class QuerySpec:
         known = [field.name for field in attrs.fields(cls) if field.name != "name"]
         _refuse_unknown(table, known, path, place)
         given = dict(table)
-        for key in ("source", "sink"):
+        sinks = [key for key in ("sink", "bad") if key == "sink" or key in given]
+        for key in ("source", *sinks):
             options = given.get(key)
             if not isinstance(options, dict):
                 raise ConfigError(f"needs {key} = {{ … }}, the options of Spark", file=path, key=place)
@@ -92,8 +96,11 @@ class QuerySpec:
         for key in ("decode", "encode"):
             if key in given:
                 given[key] = _format(given[key], path, f"{place} {key}")
-        if "format" not in given["sink"]:
-            raise ConfigError('sink needs a format, like "parquet"', file=path, key=place)
+        for key in sinks:
+            if "format" not in given[key]:
+                raise ConfigError(f'{key} needs a format, like "parquet"', file=path, key=place)
+        if "bad" in given and (reason := fault_of(given)):
+            raise ConfigError(reason, file=path, key=place)
         if given.get("sql") and SOURCE not in given["sql"]:
             raise ConfigError(f"sql must read FROM {SOURCE}", file=path, key=place)
         return cls(name=name, **given)
@@ -113,19 +120,38 @@ class QuerySpec:
         frame = reader.options(**_without_format(self.source)).load()
         if self.decode is not None:
             frame = decode(frame, self.decode)
-        if self.sql:
-            frame = spark.sql(self.sql, source=frame)
-        for line in advice(frame):
-            logger.warning("query %s would read less: %s", self.name, line)
-        if self.encode is not None:
-            frame = encode(frame, self.encode).drop(VALUE)
-        writer = frame.writeStream.format(self.sink["format"]).options(**_without_format(self.sink))
+        result = self._selected(frame)
+        if self.bad is not None:
+            check_rows_alone(result, self.name)
+            writer = frame.writeStream.foreachBatch(self._write)
+        else:
+            for line in advice(result):
+                logger.warning("query %s would read less: %s", self.name, line)
+            writer = self._encoded(result).writeStream.format(self.sink["format"])
+            writer = writer.options(**_without_format(self.sink))
         writer = writer.queryName(self.name).outputMode(self.mode).option("checkpointLocation", self.checkpoint)
         if self.trigger == AVAILABLE_NOW:
             writer = writer.trigger(availableNow=True)
         elif self.trigger:
             writer = writer.trigger(processingTime=self.trigger)
         return writer.start()
+
+    def _selected(self, frame: DataFrame) -> DataFrame:
+        return frame.sparkSession.sql(self.sql, source=frame) if self.sql else frame
+
+    def _encoded(self, frame: DataFrame) -> DataFrame:
+        return encode(frame, self.encode).drop(VALUE) if self.encode is not None else frame
+
+    def _write(self, rows: DataFrame, number: int) -> None:
+        """Write a micro-batch to both outputs."""
+        assert self.bad is not None
+        rows.persist()
+        try:
+            write_part(rows.where(f"{ERROR} IS NOT NULL").drop(VALUE), self.bad, number, f"{self.checkpoint} bad")
+            good = self._encoded(self._selected(rows.where(f"{ERROR} IS NULL")))
+            write_part(good, self.sink, number, self.checkpoint)
+        finally:
+            rows.unpersist()
 
 
 @attrs.frozen

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
+from rocketpy.errors import ConfigError
+
 from ..lag import QueueLags, lag_text
 from ..session import reason_of
 
@@ -40,7 +42,7 @@ class Startable(Protocol):
 def is_final(error: Exception) -> bool:
     """Return True if a restart would fail in the same way: wrong options or SQL, messages that are gone, a row or a
     name that the sink refuses."""
-    return type(error).__name__ in OF_SPARK or OURS.search(str(error)) is not None
+    return isinstance(error, ConfigError) or type(error).__name__ in OF_SPARK or OURS.search(str(error)) is not None
 
 
 def delay_s(failures: int) -> float:
