@@ -43,6 +43,8 @@ from rocketpy.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfig
 from rocketpy.remoting.command import RemotingCommand
 from tests.support.slow_path import FakeChannel, SlowPathRig
 
+from . import report
+
 BAR_MS = 20.0
 ONE_TOPIC_QUEUES = 10_000
 BUILT_IN_MAX = 32
@@ -297,10 +299,9 @@ def refused_bomb(server: NameServer) -> tuple[str, Work]:
 def page(rows: list[Row], setting: str) -> str:
     """Return the page bench/results/loop-steps.md."""
     lines = [
-        "# How long an event loop is blocked",
-        "",
-        "`python -m bench.loop_steps` fills the tables of a manager (with a simulated store) and of a name server:",
-        f"{setting}. It then runs each duty and asks each question that goes",
+        report.page_head("How long an event loop is blocked", "bench.loop_steps"),
+        "The tables of a manager (with a simulated store) and of a name server are filled:",
+        f"{setting}. Then each duty is run, and each question asked that goes",
         f"through a table. Another request waits for the longest step at most; its bar is {BAR_MS:g} ms of CPU time.",
         "Wall time includes other programs.",
         "",

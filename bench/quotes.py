@@ -16,7 +16,7 @@ from pathlib import Path
 import attrs
 import click
 
-from . import readme
+from . import readme, report
 from .brokers import ROOT
 from .readme import README, RESULTS, significant
 
@@ -110,6 +110,11 @@ def missed(what: str, bar: str, cell: Cell, *, unit: str = "", remark: str = "",
     return Quote(BENCHMARKS, f"| {label} | {{}}{unit} | {bar}{unit} *missed* |", (*more, cell))
 
 
+def of_scenario(what: str, bar: str, label: str, *, remark: str = "", more: tuple[Cell, ...] = ()) -> Quote:
+    """A missed bar of `bench.shipped`, whose row in the page begins with `label`."""
+    return missed(what, bar, Cell("scenarios.md", (label,), "value", report.number), remark=remark, more=more)
+
+
 def of_spark(what: str, bar: str, *row: str, unit: str = "") -> Quote:
     """A missed bar of `bench.spark_bars`."""
     return missed(f"Spark, {what}", bar, Cell("spark-bars.md", row, "median"), unit=unit)
@@ -135,11 +140,11 @@ QUOTES = (
     ),
     Quote(
         "docs/understand/known-limits.md",
-        "p99.9 of 10 000 sends/s was {} there, {} with a full page cache "
-        "([figures](../../bench/results/store-bars.md))",
+        "p99.9 of 10 000 sends/s was {} there ([figures](../../bench/results/store-bars.md)), {} with a full page "
+        "cache ([figures](../../bench/results/store-bars-full-page-cache.md))",
         (
-            Cell("store-bars.md", ("open-loop", "p999_us", "free memory"), "rocketpy", milliseconds),
             Cell("store-bars.md", ("open-loop", "p999_us"), "rocketpy", milliseconds),
+            Cell("store-bars-full-page-cache.md", ("open-loop", "p999_us"), "rocketpy", milliseconds),
         ),
     ),
     Quote(
@@ -168,6 +173,15 @@ QUOTES = (
             Cell("spark.md", ("2",), "a row costs a worker (µs)", significant),
         ),
     ),
+    Quote(
+        BENCHMARKS,
+        "50 000 idle clients takes {} bytes of the broker (bar: 10 000); "
+        "sends that wait for a slave have a rate {} % lower than others (bar: 10 %)",
+        (
+            Cell("scenarios.md", ("memory of the broker for each idle client",), "value", report.number),
+            Cell("scenarios.md", ("cost of synchronous double writes",), "value", report.number),
+        ),
+    ),
     missed(
         "end-to-end-1k-10000/s, p99",
         "≤0.5",
@@ -180,9 +194,23 @@ QUOTES = (
         Cell("store-bars.md", ("restart", "restart_s"), "ratio"),
         unit="×",
         remark="; {}× with a full page cache",
-        more=(Cell("store-bars.md", ("restart", "restart_s", "full"), "ratio"),),
+        more=(Cell("store-bars-full-page-cache.md", ("restart", "restart_s"), "ratio"),),
     ),
+    missed("open-loop, p99.9", "≤0.333", Cell("store-bars.md", ("open-loop", "p999_us"), "ratio"), unit="×"),
     missed("open-loop, maximum", "≤0.5", Cell("store-bars.md", ("open-loop", "max_us"), "ratio"), unit="×"),
+    missed(
+        "open-loop with a full page cache, maximum",
+        "≤0.5",
+        Cell("store-bars-full-page-cache.md", ("open-loop", "max_us"), "ratio"),
+        unit="×",
+    ),
+    of_scenario(
+        "random cold reads of 4 KiB per second",
+        "≥8000",
+        "random cold reads of 4 KiB, dataReadAheadEnable=false",
+        remark=" with `dataReadAheadEnable=false`; {} by default",
+        more=(Cell("scenarios.md", ("reads_per_s",), "default properties", report.number, section="cold-reads"),),
+    ),
     missed(
         "catch-up, MB/s",
         "≥664.4",

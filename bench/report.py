@@ -62,11 +62,9 @@ class Row:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        bar = "" if self.bar is None else f"{'≥' if self.is_least else '≤'} {self._of(self.bar, 'g')}"
-        return self.what, self._of(self.value, ".3g"), bar, ("holds" if self.holds else "missed") if bar else ""
-
-    def _of(self, value: float, form: str) -> str:
-        return f"{value:{form}} {self.unit}".rstrip()
+        bar = "" if self.bar is None else f"{'≥' if self.is_least else '≤'} {self.bar:g} {self.unit}".rstrip()
+        value = f"{number(self.value)} {self.unit}".rstrip()
+        return self.what, value, bar, ("holds" if self.holds else "missed") if bar else ""
 
 
 def median(measurements: Sequence[Measurement], scenario: str, metric: str, target: str) -> float | None:

@@ -7,17 +7,20 @@ page of the results that are there, without a run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import attrs
 import click
 
 from rocketpy.bench import report, result, runner, scenario
 from rocketpy.bench.cluster import Access
+from rocketpy.bench.idle_cost import USER_BYTES_MAX
 from rocketpy.bench.result import Result, Tick
 from rocketpy.bench.runner import Plan
 
 from .readme import RESULTS
+from .report import Row
 
 JSON = RESULTS / "scenarios"
 PAGE = JSON.with_suffix(".md")
@@ -27,6 +30,55 @@ HEAD = """# The shipped scenarios
 Written by `python -m bench.shipped` ([bench/README.md](../README.md)) from the results in [scenarios](scenarios), which
 `rocketpy bench compare` reads. The load generator shares the cores with the broker. Each run has a broker of its own.
 """
+
+
+@attrs.frozen
+class ScenarioBar:
+    """A bar of a shipped scenario. `value`: the figure that it is for, from the medians of the result."""
+
+    what: str
+    value: Callable[[Result], float]
+    unit: str
+    bar: float
+    is_least: bool = False  # the bar is the least that the figure may be, not the most
+
+    def row(self, found: Result) -> Row:
+        """Raises: LookupError: the result lacks the figure."""
+        return Row(self.what, self.value(found), self.unit, self.bar, self.is_least)
+
+
+def median(found: Result, metric: str, point: str = "") -> float:
+    """Return the median of a figure at the point with this name. Raises: LookupError: there is none."""
+    values = [one.median(metric) for one in found.points if one.name == point]
+    if not values or values[0] is None:
+        raise LookupError(f"the result of {found.name} has no {metric} at the point {point!r}")
+    return values[0]
+
+
+def cost_of_double_writes(found: Result) -> float:
+    """Return by how many percent fewer messages a SYNC_MASTER takes than an ASYNC_MASTER, each with a slave."""
+    synchronous, asynchronous = (
+        median(found, "messages_per_s", f"brokerRole={role}_MASTER") for role in ("SYNC", "ASYNC")
+    )
+    return (1 - synchronous / asynchronous) * 100
+
+
+BARS = {
+    "cold-reads": ScenarioBar(
+        "random cold reads of 4 KiB, dataReadAheadEnable=false",
+        lambda found: median(found, "reads_per_s", "dataReadAheadEnable=false"),
+        "/s",
+        8_000,
+        is_least=True,
+    ),
+    "connections": ScenarioBar(
+        "memory of the broker for each idle client",
+        lambda found: median(found, "broker_idle_connection_bytes"),
+        "bytes",
+        USER_BYTES_MAX,
+    ),
+    "replicated": ScenarioBar("cost of synchronous double writes", cost_of_double_writes, "%", 10),
+}
 
 
 def names() -> list[str]:
@@ -40,6 +92,8 @@ def section(found: Result) -> str:
     runs = max(len(point.runs) for point in found.points)
     parts.append("One run." if runs == 1 else f"Medians of {runs} runs, least and largest in brackets.")
     parts.append(report.figures(found.points))
+    if found.name in BARS:
+        parts.append(report.table(("figure with a bar", "value", "bar", ""), [BARS[found.name].row(found).cells]))
     if errors := report.errors(found.points):
         parts.append(f"Errors, by response code or kind:\n\n{errors}")
     return "\n\n".join(parts)

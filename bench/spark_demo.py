@@ -22,7 +22,8 @@ from .readme import README, RESULTS
 PICTURE = ROOT / "docs" / "use" / "spark-demo.png"
 PAGE = (RESULTS / PICTURE.name).with_suffix(".md")
 LINE = re.compile(r"(?:send|read|stream|archive) .*/s  |checked: the archive ")
-SHOWN = re.compile(r"(without the start of Spark:\n\n```\n).*?(^```$)", re.DOTALL | re.MULTILINE)
+BEGIN, END = "<!-- demo: python -m bench.spark_demo -->\n", "<!-- end of demo -->"
+FENCED = re.compile(r"^```\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 def shown(output: str) -> str:
@@ -33,12 +34,19 @@ def shown(output: str) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
+def lines_of_result() -> str:
+    """Return the lines of the last run; "" if there is no result."""
+    return next(iter(FENCED.findall(PAGE.read_text(encoding="utf-8"))), "") if PAGE.exists() else ""
+
+
 def with_output(readme: str, lines: str) -> str:
-    """Return README.md with these lines. Raises: LookupError: it does not show them."""
-    text, count = SHOWN.subn(lambda found: f"{found[1]}{lines}{found[2]}", readme)
-    if count != 1:
-        raise LookupError("README.md has no code block after 'without the start of Spark:'")
-    return text
+    """Return README.md with these lines, or without any. Raises: LookupError: it has no place for them."""
+    begin, end = readme.find(BEGIN), readme.find(END)
+    if not 0 <= begin < end:
+        raise LookupError(f"README.md has no place for the demo between {BEGIN.strip()} and {END}")
+    words = f"Without the start of Spark ([machine and load](bench/results/{PAGE.name})):"
+    text = f"\n{words}\n\n```\n{lines}```\n\n" if lines else ""
+    return readme[: begin + len(BEGIN)] + text + readme[end:]
 
 
 @click.command()

@@ -51,12 +51,13 @@ def write_json(path: Path, answers: Mapping[str, Answer]) -> None:
     path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
 
 
-def write_markdown(path: Path, answers: Mapping[str, Answer]) -> None:
+def write_markdown(path: Path, answers: Mapping[str, Answer], *, is_cache_full: bool) -> None:
+    filled = "\nFree memory is filled with a file before each turn." * is_cache_full
     asked = "\n".join(f"- **{name}**: {(QUESTIONS[name].ask.__doc__ or '').splitlines()[0]}" for name in answers)
     rows = (report.row(line) for name, answer in answers.items() for line in lines(name, answer))
     path.write_text(
         f"""{report.page_head("The store's bars", "bench.store_bars")}
-The load generator shares the cores; Java has a heap of 1 GB.
+The load generator shares the cores; Java has a heap of 1 GB.{filled}
 
 {asked}
 
@@ -123,7 +124,7 @@ def main(
     console.print(table)
     write_json(json_path, answers)
     if docs_path is not None:
-        write_markdown(docs_path, answers)
+        write_markdown(docs_path, answers, is_cache_full=fill_page_cache)
     for failure in failures:
         console.print(failure, style="red", markup=False)
     sys.exit(1 if failures else 0)

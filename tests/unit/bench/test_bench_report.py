@@ -30,4 +30,5 @@ def test_a_row_holds_if_its_figure_is_within_its_bar() -> None:
     assert Row("a scrape", 201, "ms", 200).cells == ("a scrape", "201 ms", "≤ 200 ms", "missed")
     assert not Row("a scrape", 201, "ms", 200).holds
     assert Row("sends", 0.97, "", 0.98, is_least=True).cells == ("sends", "0.97", "≥ 0.98", "missed")
+    assert Row("reads", 7813.7, "/s", 8000, is_least=True).cells == ("reads", "7,814 /s", "≥ 8000 /s", "missed")
     assert Row("text", 1.5, "MB").cells[2:] == ("", "") and Row("text", 1.5, "MB").holds

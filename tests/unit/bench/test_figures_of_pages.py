@@ -10,13 +10,13 @@ takes. A code block with rates shows what a command printed, and is the one of a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import attrs
 import pytest
 
-from bench import quotes, spark_demo
+from bench import quotes
 from tests.support.rules import ROOT, enough, hold
 
 NUMBER = r"\d+(?: \d{3})+|\d+(?:,\d{3})+|\d+(?:\.\d+)?"
@@ -27,12 +27,28 @@ UNIT = (
 FIGURE = re.compile(rf"(?<![\w.,/])(?P<number>{NUMBER})(?P<unit>{UNIT})")
 RANGE = re.compile(rf"(?<![\w.,/])(?P<number>{NUMBER}) to (?=(?:{NUMBER})(?P<unit>{UNIT}))")
 RATE = re.compile(r"/s$|a second$")
-RESULT = re.compile(r"\]\([^)]*bench/results/(?P<page>[\w-]+\.md)\)")
+RESULT = re.compile(r"\]\([^)]*bench/results/(?P<page>[\w-]+\.md)(#[\w-]+)?\)")
 MEASURED = re.compile(
     r"\b(?:p\d\d|median|average|measured|longest|shortest|fastest|slowest|faster|slower|took|was|were|costs?|gains?|"
     r"saves?|tak(?:es|ing) (?:about|some))\b"
 )
-ORIGIN = re.compile(r"Machine: cpu .*cores \d.*rocketpy [0-9a-f]{7,}.*date 20\d\d-\d\d-\d\d")
+ORIGIN = re.compile(
+    r"Machine: cpu .*cores \d.*rocketpy [0-9a-f]{7,}.*date 20\d\d-\d\d-\d\d"
+    r"|Measured 20\d\d-\d\d-\d\dT\S+ by rocketpy bench \S+ at [0-9a-f]{7,}.*Machine: cpu .*cores \d"
+)
+# Pages of one measurement, whose commit, machine or date was not noted: no page quotes them.
+HISTORY = {
+    "catch-up-in-large-chunks.md": "why large chunks are written by system call",
+    "checks-before-and-after.md": "checks that were merged, and the seconds before",
+    "codec-workers-and-spinning.md": "why two cores have no codec worker",
+    "heartbeat-answers.md": "why answers to repeated heartbeats wait 20 ms",
+    "loop-steps.md": "of before its command wrote them; the next run does",
+    "page-cache-and-syncs.md": "why page cache comes in pieces, and files are synced one by one",
+    "synchronous-send.md": "wake-ups of a synchronous send, and what did not help",
+    "versions-before-the-rooms.md": "a change",
+    "versions-before-the-seams.md": "a change",
+    "versions-before-tls.md": "a change",
+}
 FENCED = re.compile(r"^( *)```\w*\n(?P<content>.*?)^\1```", re.MULTILINE | re.DOTALL)
 GENERATED = {"configuration.md", "metrics.md", "access-control-codes.md", "failover-reference.md", "progress.md"}
 NOT_MEASURED = {  # words around a figure, and what it is instead
@@ -98,30 +114,51 @@ def test_every_other_figure_is_a_limit_or_a_constant() -> None:
     hold(found, "quote a result (bench/quotes.py), or say in NOT_MEASURED what it is")
 
 
+def shown_output(texts: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield page and content of each code block with rates."""
+    for page, text in texts.items():
+        for found in FENCED.finditer(text):
+            if any(RATE.search(figure["unit"]) for figure in FIGURE.finditer(found["content"])):
+                yield page, found["content"]
+
+
+def without_result(shown: Iterable[tuple[str, str]], results: list[str]) -> list[str]:
+    return [f"{page}: {content[:80]}" for page, content in shown if not any(content in text for text in results)]
+
+
 def test_output_that_pages_show_is_that_of_a_result() -> None:
-    """Once the demo of Spark has a result: README.md shows what it printed."""
     texts = [result(path.name) for path in sorted((ROOT / "bench/results").glob("*.md"))]
-    demo = spark_demo.SHOWN.search((ROOT / "README.md").read_text(encoding="utf-8"))
-    assert demo is not None
-    texts += [demo[0]] * (not spark_demo.PAGE.exists())
-    shown = [
-        (page, found["content"])
-        for page, text in pages().items()
-        for found in FENCED.finditer(text)
-        if any(RATE.search(figure["unit"]) for figure in FIGURE.finditer(found["content"]))
-    ]
-    enough(shown, 1, "code blocks with rates")
-    lost = (f"{page}: {content[:80]}" for page, content in shown if not any(content in text for text in texts))
+    lost = without_result(shown_output(pages()), texts)
     hold(lost, "write the output into a page of bench/results by a program, and copy it from there")
 
 
-def test_results_that_are_quoted_say_commit_machine_and_date() -> None:
-    quoted = {name for page in pages() for name in quotes.results_of(page)}
-    texts = {name: " ".join(result(name).split()) for name in enough(sorted(quoted), 4, "results")}
+def test_output_without_a_result_is_seen() -> None:
+    texts = {"page": "Run it:\n\n```\nsend  2 s  610 000/s\n```\n\n```sh\nsleep 3\n```\n"}
+    assert without_result(shown_output(texts), ["# A result\n"]) == ["page: send  2 s  610 000/s\n"]
+    assert without_result(shown_output(texts), ["```\nsend  2 s  610 000/s\n```\n"]) == []
+
+
+def test_each_result_says_commit_machine_and_date() -> None:
+    """Each page of bench/results does, or is history, which no page quotes."""
+    found = enough(sorted((ROOT / "bench/results").glob("*.md")), 25, "results")
+    texts = {path.name: " ".join(result(path.name).split()) for path in found}
+    nameless = {name for name, text in texts.items() if not ORIGIN.search(text)}
     hold(
-        (name for name, text in texts.items() if not ORIGIN.search(text)),
+        sorted(nameless - HISTORY.keys()),
         "measure it again with its command, whose page says so (bench/report.py, page_head)",
     )
+    assert sorted(HISTORY.keys() - nameless) == [], "no history, or no longer there: take it off the list"
+    quoted = {name for page in pages() for name in quotes.results_of(page)}
+    hold(sorted(quoted & HISTORY.keys()), "quote a result that says where it comes from")
+
+
+def test_history_stands_apart_from_results() -> None:
+    """benchmarks.md links pages of history under History, and no other result there."""
+    text = (ROOT / "docs/understand/benchmarks.md").read_text(encoding="utf-8")
+    section = text.partition("\n## History\n")[2].partition("\n## ")[0]
+    assert {found["page"] for found in RESULT.finditer(section)} == HISTORY.keys()
+    rest = text.replace(section, "")
+    assert not {found["page"] for found in RESULT.finditer(rest)} & HISTORY.keys()
 
 
 def test_exceptions_are_used() -> None:
