@@ -30,12 +30,11 @@ from tests.support.docker import (
     docker,
     health_of,
 )
+from tests.support.first_send import SEND_MAX_S, send
 from tests.support.image import Image, run
 from tests.support.waiting import wait_until
 
 from .test_image import (  # noqa: F401  collected here, with the image below
-    SEND_MAX_S,
-    send,
     test_a_stop_while_it_starts,
     test_a_volume_that_is_not_writable_is_one_line,
     test_doctor_and_mqadmin_run_without_a_server,

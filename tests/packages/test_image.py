@@ -4,7 +4,6 @@ read-only and without capabilities, it serves, stops in order, and says why it c
 from __future__ import annotations
 
 import os
-import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,17 +12,12 @@ import pytest
 
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
-from rocketpy.client import Message, ProducerOptions
-from rocketpy.client.sync import Producer
-from rocketpy.errors import RocketError
-from tests.support.broker import free_ports
+from tests.support.first_send import SEND_MAX_S, USER, ports, seconds_to_first_send, send, standalone
 from tests.support.image import Container, Image, built_image, container, missing_tools
 from tests.support.waiting import wait_until
 
 SIZE_MAX_MB = 150.0
-SEND_MAX_S = 2.0  # from the start of the container to the first acknowledged send
 TRIES = 3  # of that: the machine does other things as well
-USER = 4711  # nobody's, and not that of the image
 READY = "boot success"
 # A process that ends at once; its child gets process 1 as parent, and ends, too.
 ORPHAN = """
@@ -56,42 +50,9 @@ def volume(tmp_path: Path) -> Path:
     return directory
 
 
-def ports() -> tuple[int, int, dict[str, str]]:
-    """Ports of the broker and of the name server, and the variables by which a standalone broker takes them."""
-    port, namesrv = free_ports()
-    return (
-        port,
-        namesrv,
-        {
-            "ROCKETPY_LISTEN_PORT": str(port),
-            "ROCKETPY_BROKER_IP1": "127.0.0.1",
-            "ROCKETPY_METRICS_PORT": "-1",
-            "ROCKETPY_MAPPED_FILE_SIZE_COMMIT_LOG": "67108864",
-        },
-    )
-
-
-def standalone(image: Image, volume: Path, namesrv: int, variables: dict[str, str]) -> Container:
-    return container(image, volume, "standalone", "--namesrv-port", str(namesrv), user=USER, environment=variables)
-
-
 def wait_ready(running: Container) -> None:
     wait_until(lambda: READY in running.text() or running.process.poll() is not None, "the broker")
     assert running.process.poll() is None, running.text()
-
-
-def send(namesrv: int) -> str:
-    """Send until a broker acknowledges it."""
-    due_s = time.monotonic() + 30
-    while True:
-        try:
-            with socket.create_connection(("127.0.0.1", namesrv), 1):
-                pass
-            with Producer("image", ProducerOptions(name_servers=f"127.0.0.1:{namesrv}")) as producer:
-                return producer.send(Message("Parcels", b"from outside")).status.name
-        except (OSError, RocketError):
-            assert time.monotonic() < due_s, "nobody acknowledged a message"
-            time.sleep(0.01)
 
 
 def test_the_size(image: Image) -> None:
@@ -114,17 +75,7 @@ def test_it_serves_is_healthy_and_stops_in_order(image: Image, volume: Path) -> 
 
 
 def test_the_time_to_the_first_acknowledged_send(image: Image, tmp_path: Path) -> None:
-    seconds = []
-    for number in range(TRIES):
-        volume = tmp_path / f"volume-{number}"
-        volume.mkdir()
-        os.chown(volume, USER, USER)
-        _, namesrv, variables = ports()
-        begun_s = time.monotonic()
-        with standalone(image, volume, namesrv, variables) as running:
-            assert send(namesrv) == "SEND_OK"
-            seconds.append(time.monotonic() - begun_s)
-            assert running.stop() == 0
+    seconds = seconds_to_first_send(image, tmp_path, TRIES)
     print(f"seconds to the first acknowledged send: {', '.join(f'{each:.2f}' for each in sorted(seconds))}")
     assert min(seconds) <= SEND_MAX_S
 
