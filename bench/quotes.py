@@ -115,9 +115,14 @@ def of_scenario(what: str, bar: str, label: str, *, remark: str = "", more: tupl
     return missed(what, bar, Cell("scenarios.md", (label,), "value", report.number), remark=remark, more=more)
 
 
-def of_spark(what: str, bar: str, *row: str, unit: str = "") -> Quote:
+def of_spark(what: str, bar: str, *row: str, unit: str = "", page: str = "spark-bars.md") -> Quote:
     """A missed bar of `bench.spark_bars`."""
-    return missed(f"Spark, {what}", bar, Cell("spark-bars.md", row, "median"), unit=unit)
+    return missed(f"Spark, {what}", bar, Cell(page, row, "median"), unit=unit)
+
+
+def of_xeon(what: str, bar: str, *row: str, unit: str = "") -> Quote:
+    """The same of the run on a second machine."""
+    return of_spark(f"{what}, Xeon", bar, *row, unit=unit, page="spark-bars-xeon.md")
 
 
 QUOTES = (
@@ -238,28 +243,18 @@ QUOTES = (
         remark=", on a machine with slow memory",
     ),
     missed("the same, all columns", "≥8000000", Cell("spark.md", ("100 B, all",), "rows/s")),
-    missed(
-        "Spark, store, 100 B, min, rows/s",
-        "≥1000000",
-        Cell("spark.md", ("100 B, DataFrame, min",), "rows/s", section="A store at rest"),
-    ),
-    missed(
-        "Spark, broker, 1 KiB, min, rows/s",
-        "≥300000",
-        Cell("spark.md", ("1 KiB, DataFrame, min",), "rows/s", section="A running broker"),
-    ),
-    missed(
-        "Spark, micro-batch of 1000 queues",
-        "≤0.2",
-        Cell("spark.md", ("1000 queues, one message of each",), "median s"),
-        unit="s",
-    ),
     of_spark("scan of 1 KiB, min, Parquet's time", "≤0.7", "scan", "min, time of Parquet", unit="×"),
     of_spark("scan of 1 KiB, std, Parquet's time", "≤0.8", "scan", "std, time of Parquet", unit="×"),
     of_spark("scan of 1 KiB, all, Parquet's time", "≤0.8", "scan", "all, time of Parquet", unit="×"),
     of_spark("running broker, min, speed of the scan", "≥0.8", "broker", "min, speed of the store scan", unit="×"),
     of_spark("running broker, std, speed of the scan", "≥0.8", "broker", "std, speed of the store scan", unit="×"),
     of_spark("four workers, CPU of one worker", "≤1.25", "cluster", "4 workers, CPU of one worker", unit="×"),
+    of_xeon("scan of 100 B, min, rows/s", "≥4000000", "small", "100 B, min"),
+    of_xeon("scan of 100 B, std, rows/s", "≥3000000", "small", "100 B, std"),
+    of_xeon("archive of 1 KiB, GB/s of log", "≥1.5", "archive", "1 KiB, log"),
+    of_xeon("archive of 100 B, rows/s", "≥2500000", "archive", "100 B"),
+    of_xeon("running broker, min, speed of the scan", "≥0.8", "broker", "min, speed of the store scan", unit="×"),
+    of_xeon("running broker, std, speed of the scan", "≥0.8", "broker", "std, speed of the store scan", unit="×"),
 )
 
 
