@@ -15,7 +15,7 @@ ROOMS := $(filter-out csrc/__pycache__,$(shell find csrc -mindepth 1 -type d))
 C_SOURCES := $(sort $(shell find csrc -name "*.[ch]")) $(wildcard tests/csrc/*.[ch] rocketpy/bench/driver/*.[ch])
 
 .PHONY: always help run run-cluster build dev objects test test-property test-long test-crashes test-python test-spark kill-pipeline test-gallery test-spark-cluster test-tables spark-packages spark-demo test-fault test-ha test-ha-short soak soak-client test-dist test-pythons follow-pages test-packages test-docker test-kubernetes test-console test-deploy test-watch interop interop-programs sanitize fuzz mutants known-mutants lint style types check coverage \
-        bench bench-compare bench-spark bench-smoke docs site dist deb clean
+        bench bench-compare bench-neighbours test-neighbours bench-spark bench-smoke docs site dist deb clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -281,6 +281,23 @@ bench: $(VENV)/.dev  ## throughput and latency of rocketpy alone
 
 bench-compare: $(VENV)/.dev  ## rocketpy and the official Java broker in turn: medians and ratios (Java 17, Maven)
 	$(BIN)/python -m bench.compare --fill-page-cache
+
+# Kafka's jars come from Maven at the first use, into the cache directory of the benchmarks.
+NEIGHBOURS := $(CURDIR)/build/neighbours
+
+build/neighbours/nats-server:
+	@echo "building nats-server ..."
+	@GOBIN=$(NEIGHBOURS) CGO_ENABLED=0 go install github.com/nats-io/nats-server/v2@v2.15.2
+
+$(VENV)/.neighbours: $(VENV)/.dev setup.py
+	$(call install_extras,bench-neighbours)
+
+bench-neighbours test-neighbours: export PATH := $(NEIGHBOURS):$(PATH)
+bench-neighbours: $(VENV)/.neighbours build/neighbours/nats-server  ## rocketpy, NATS JetStream and Kafka in turn, by Python clients (Go, Java 17, Maven); OPTIONS="--quick"
+	$(BIN)/python -m bench.neighbours $(OPTIONS)
+
+test-neighbours: $(VENV)/.neighbours build/neighbours/nats-server  ## the targets nats and kafka of rocketpy bench with real servers (Go, Java 17, Maven)
+	$(PYTEST) --numprocesses 0 tests/neighbours
 
 bench-spark: $(VENV)/.spark  ## Spark's sources, sink, archive, stream and cluster against their bars; minutes (Java 17); OPTIONS="--only scan"
 	@sh deploy/java_17.sh

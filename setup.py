@@ -115,7 +115,7 @@ setup(
         "console": ["jinja2>=3.1.5", "starlette>=0.49.1", "uvicorn>=0.30"],
         "failover": ["httpcore>=1,<2"],
         "bench": ["hdrhistogram>=0.10", "matplotlib>=3.8"],  # `rocketpy bench`
-        "bench-neighbours": ["aiokafka>=0.10", "nats-py>=2.6"],  # beside the extra bench: --target nats, kafka
+        "bench-neighbours": ["aiokafka>=0.13", "nats-py>=2.6"],  # beside the extra bench: --target nats, kafka
         "tls": ["cryptography>=42"],  # only for the certificate of tls.test.mode.enable
         "site": ["mkdocs-material>=9.6", "mkdocstrings[python]>=1"],  # `make site`
         "dev": [

@@ -1,8 +1,8 @@
 """The neighbours of RocketMQ that the same scenario can measure on the same machine: NATS and Kafka.
 
-A server of one's own has the defaults of its project, except for what a single node needs: a directory, a port, and for
-NATS streams on files. `nats-server` is looked for on PATH and where Go installs programs. Kafka's jars are those of the
-directory KAFKA_LIB, or fetched once with Maven.
+A server that is started here has the defaults of its project, except for the needs of a single node: a directory, a
+port, and for NATS streams on files. `nats-server` is looked for on PATH and where Go installs programs. Kafka's jars
+are those of the directory KAFKA_LIB, or fetched once with Maven.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +29,20 @@ NATS_NEEDED = (
     "the target nats needs nats-server on PATH (Debian: nats-server; or go install "
     "github.com/nats-io/nats-server/v2@latest), or the --address of one that runs with -js"
 )
-KAFKA_VERSION = "4.0.0"
-KAFKA_JARS = (("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),)
+KAFKA_VERSION = "4.3.1"
+KAFKA_JARS = (
+    ("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),
+    ("org.slf4j", "slf4j-simple", "1.7.36"),  # else Kafka logs nothing: its distribution brings Log4j's binding
+)
 KAFKA_NEEDED = (
     "the target kafka needs Java 17, and Maven to fetch its jars or KAFKA_LIB, the directory libs of Kafka's "
     "distribution; or the --address of one that runs"
 )
-KAFKA_HEAP = ("-Xms1g", "-Xmx1g")  # of its own start script
+KAFKA_JVM = (  # heap and collector of its own start script, and the level of slf4j-simple
+    *("-Xms1g", "-Xmx1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
+    *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"),
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+)
 KAFKA_PROPERTIES = """process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@{host}:{controller}
@@ -53,7 +60,7 @@ CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 
 
 def _answers(address: str) -> None:
-    """Raise OSError: nobody takes connections there."""
+    """Raise OSError: no server takes connections there."""
     host, _, port = address.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=5):
         return
@@ -79,7 +86,7 @@ def _kafka_java(main: str, *words: str) -> list[str]:
         if "KAFKA_LIB" in os.environ or shutil.which("mvn") is None:
             raise ConfigError(KAFKA_NEEDED)
         jars.fetch(lib, KAFKA_JARS)
-    return [java, *KAFKA_HEAP, "-cp", f"{lib}/*", main, *words]
+    return [java, *KAFKA_JVM, "-cp", f"{lib}/*", main, *words]
 
 
 def _kafka_command(directory: Path, port: int) -> list[str]:
@@ -99,7 +106,8 @@ class Neighbour:
 
     command: Callable[[Path, int], list[str]]
     connect: Callable[[str], Any]
-    version: Callable[[], str] = str  # of a server that is started here, if its clients cannot ask for it
+    settings: Mapping[str, str]  # of a server that is started here
+    version: Callable[[], str] = str  # of such a server, if its clients cannot ask for it
 
     @contextlib.contextmanager
     def open(self, address: str, parent: Path | None) -> Iterator[tuple[Any, OwnBroker | None]]:
@@ -135,6 +143,6 @@ def _connect_kafka(address: str) -> Any:
 
 
 SYSTEMS = {
-    "nats": Neighbour(_nats_command, _connect_nats),
-    "kafka": Neighbour(_kafka_command, _connect_kafka, _kafka_version),
+    "nats": Neighbour(_nats_command, _connect_nats, {"sync_interval": "2m"}),
+    "kafka": Neighbour(_kafka_command, _connect_kafka, {"log.flush.interval.messages": "never"}, _kafka_version),
 }

@@ -57,7 +57,9 @@ def place(plan: Plan, scenario: Scenario, tick: Tick) -> Iterator[tuple[Generato
             from .clients.generator import ClientGenerator, described
 
             about = asyncio.run(described(connect)) | {"is_own": broker is not None}
-            about["version"] = about["version"] or (system.version() if broker else "")
+            if broker is not None:
+                about["version"] = about["version"] or system.version()
+                about["settings"] |= system.settings
             yield ClientGenerator(connect, tick, broker), about
         return
     with contextlib.ExitStack() as stack:

@@ -152,9 +152,14 @@ class ClientGenerator:
         async with self.connect() as system:
             await system.make_topics(topics, scenario.partitions_per_topic)
             try:
-                return await self._load(scenario, system, topics, run)
-            finally:
-                await system.delete_topics(topics)
+                found = await self._load(scenario, system, topics, run)
+            except BaseException:
+                with contextlib.suppress(Exception):  # the server may be gone: the first error counts
+                    async with asyncio.timeout(STOP_S_MAX):
+                        await system.delete_topics(topics)
+                raise
+            await system.delete_topics(topics)
+            return found
 
     async def _load(self, scenario: Scenario, system: System, topics: Sequence[str], run: str) -> Run:
         measured = Measured()

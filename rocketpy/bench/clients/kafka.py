@@ -11,9 +11,11 @@ from typing import Any
 
 import attrs
 
+from ..cluster import BenchFailed
 from .system import Receive, Send, client_library
 
 ASSIGNED_S_MAX = 60.0
+STOP_S_MAX = 10.0
 POLL_MS = 200
 
 
@@ -38,7 +40,10 @@ class Kafka:
     async def make_topics(self, topics: Sequence[str], partitions: int) -> None:
         from aiokafka.admin import NewTopic
 
-        await self.admin.create_topics([NewTopic(topic, partitions, 1) for topic in topics])
+        reply = await self.admin.create_topics([NewTopic(topic, partitions, 1) for topic in topics])
+        for topic, code, message, *_ in reply.topic_errors:
+            if code:
+                raise BenchFailed(f"Kafka cannot create the topic {topic}: {message or 'error'} ({code})")
 
     async def delete_topics(self, topics: Sequence[str]) -> None:
         await self.admin.delete_topics(list(topics))
@@ -48,7 +53,8 @@ class Kafka:
         from aiokafka import AIOKafkaProducer
 
         turns = itertools.cycle(range(partitions))
-        async with AIOKafkaProducer(bootstrap_servers=self.address, acks="all", linger_ms=0) as producer:
+        producer = AIOKafkaProducer(bootstrap_servers=self.address, acks="all", linger_ms=0)
+        async with _started(producer):
             yield lambda topic, body: producer.send_and_wait(topic, body, partition=next(turns))
 
     @contextlib.asynccontextmanager
@@ -65,7 +71,7 @@ class Kafka:
                     for record in records:
                         receive(record.value)
 
-        async with consumer:
+        async with _started(consumer):
             async with asyncio.timeout(ASSIGNED_S_MAX):
                 while not consumer.assignment():  # noqa: ASYNC110 - it tells nobody
                     await asyncio.sleep(0.05)
@@ -74,16 +80,33 @@ class Kafka:
                 yield
             finally:
                 reader.cancel()
-                await asyncio.gather(reader, return_exceptions=True)
+                (outcome,) = await asyncio.gather(reader, return_exceptions=True)
+            if isinstance(outcome, Exception):  # not its cancellation
+                raise BenchFailed(f"a consumer of Kafka ended: {outcome!r}") from outcome
+
+
+@contextlib.asynccontextmanager
+async def _started(client: Any) -> AsyncIterator[None]:
+    """Start a producer or consumer, and stop it within a bound: it would wait for a broker that is gone."""
+    try:
+        await client.start()
+        yield
+    finally:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STOP_S_MAX):
+                await client.stop()
 
 
 @contextlib.asynccontextmanager
 async def connect(address: str) -> AsyncIterator[Kafka]:
-    """Connect to a bootstrap server."""
-    logging.getLogger("aiokafka").setLevel(logging.ERROR)  # it warns many times while a new broker elects coordinators
+    """Connect to a bootstrap server. Raises: BenchFailed: none answers there."""
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # a new broker elects coordinators; errors are raised
     admin = client_library("aiokafka.admin", "kafka").AIOKafkaAdminClient(bootstrap_servers=address)
-    await admin.start()
     try:
+        try:
+            await admin.start()
+        except client_library("aiokafka.errors", "kafka").KafkaError as error:
+            raise BenchFailed(f"no Kafka answers at {address}: {error}") from error
         yield Kafka(address, admin)
     finally:
         await admin.close()

@@ -14,6 +14,7 @@ from typing import Any
 
 import attrs
 
+from ..cluster import BenchFailed
 from .system import Receive, Send, client_library
 
 PENDING_MAX = 1 << 20  # messages that a subscription of the client may keep
@@ -27,14 +28,17 @@ class Nats:
     connection: Any
 
     async def describe(self) -> dict[str, Any]:
-        settings = {"storage": "file", "replicas": 1, "ack": "stream, not synced", "client": f"nats-py {_version()}"}
-        version = str(self.connection.connected_server_version).strip("<>").removeprefix("nats server ")
+        settings = {"storage": "file", "replicas": 1, "client": f"nats-py {_version()}"}
+        version = str(self.connection.connected_server_version).strip("<>").removeprefix("nats server ").lstrip("v")
         return {"system": "nats", "version": version, "settings": settings}
 
     async def make_topics(self, topics: Sequence[str], partitions: int) -> None:
         stream = self.connection.jetstream()
         for topic in topics:
-            await stream.add_stream(name=topic, subjects=[f"{topic}.*"])
+            try:
+                await stream.add_stream(name=topic, subjects=[f"{topic}.*"])
+            except client_library("nats.errors", "nats").Error as error:
+                raise BenchFailed(f"NATS cannot create the stream {topic}: {error} (JetStream needs -js)") from error
 
     async def delete_topics(self, topics: Sequence[str]) -> None:
         stream = self.connection.jetstream()
@@ -45,7 +49,7 @@ class Nats:
     async def producer(self, partitions: int) -> AsyncIterator[Send]:
         import nats
 
-        connection = await nats.connect(self.url)
+        connection = await nats.connect(self.url, allow_reconnect=False)
         stream, turns = connection.jetstream(), itertools.cycle(range(partitions))
         try:
             yield lambda topic, body: stream.publish(f"{topic}.{next(turns)}", body)
@@ -60,7 +64,8 @@ class Nats:
         async def handle(message: Any) -> None:
             receive(message.data)
 
-        connection = await nats.connect(self.url, name=f"{group}-{os.urandom(4).hex()}")
+        name = f"{group}-{os.urandom(4).hex()}"
+        connection = await nats.connect(self.url, name=name, allow_reconnect=False)
         try:
             for topic in topics:
                 await connection.jetstream().subscribe(
@@ -78,6 +83,10 @@ class Nats:
             await connection.close()
 
 
+async def _raised_anyway(error: Exception) -> None:
+    """Ignore an error of the connection that makes streams: its calls raise it as well."""
+
+
 def _version() -> str:
     from importlib.metadata import version
 
@@ -86,8 +95,14 @@ def _version() -> str:
 
 @contextlib.asynccontextmanager
 async def connect(url: str) -> AsyncIterator[Nats]:
-    """Connect to `nats://HOST:PORT`."""
-    connection = await client_library("nats", "nats").connect(url)
+    """Connect to `nats://HOST:PORT`. Raises: BenchFailed: no server answers there."""
+    library = client_library("nats", "nats")
+    try:
+        # By default it tries for two minutes.
+        options = {"allow_reconnect": False, "max_reconnect_attempts": 1, "reconnect_time_wait": 0.1}
+        connection = await library.connect(url, error_cb=_raised_anyway, **options)
+    except (OSError, library.errors.Error) as error:
+        raise BenchFailed(f"no NATS server answers at {url}: {error}") from error
     try:
         yield Nats(url, connection)
     finally:

@@ -58,14 +58,14 @@ class Memory:
         yield
 
 
-def run(answer: Callable[[int], Any], scenario: Scenario = OPEN) -> tuple[Run, Memory]:
-    system = Memory(answer)
+def run(answer: Callable[[int], Any], scenario: Scenario = OPEN, system: type[Memory] = Memory) -> tuple[Run, Memory]:
+    made = system(answer)
 
     @contextlib.asynccontextmanager
     async def connect() -> AsyncIterator[Memory]:
-        yield system
+        yield made
 
-    return ClientGenerator(connect, lambda *_: None).run(scenario), system
+    return ClientGenerator(connect, lambda *_: None).run(scenario), made
 
 
 async def at_once(_: int) -> None:
@@ -110,6 +110,22 @@ def test_a_system_that_acknowledges_nothing_is_an_error() -> None:
 
     with pytest.raises(BenchFailed, match=r"acknowledged no message: .*ConnectionError"):
         run(fail)
+
+
+def test_an_error_of_the_load_is_not_hidden_by_that_of_the_deletion() -> None:
+    """Fault: The end of a server during a run was hidden by the error of deleting its topics."""
+
+    class Gone(Memory):
+        async def delete_topics(self, topics: Sequence[str]) -> None:
+            raise ConnectionError("gone")
+
+    async def fail(_: int) -> None:
+        raise ConnectionError("refused")
+
+    with pytest.raises(BenchFailed, match="acknowledged no message"):
+        run(fail, system=Gone)
+    with pytest.raises(ConnectionError, match="gone"):
+        run(at_once, system=Gone)
 
 
 def test_a_client_that_hides_its_cancellation_does_not_hold_the_end_up() -> None:
