@@ -165,7 +165,7 @@ def section(one: Measured) -> str:
     shipped = scenario.read(one.point.scenario.name)[0].scenario.producer_rate
     if shipped and shipped != one.point.scenario.producer_rate:
         parts[-1] += (
-            f"\nThe shipped file asks for {shipped:,.0f} messages a second, which no Python client of the three sends."
+            f"\nThe shipped file asks for {shipped:,.0f} messages a second; here it is one that each client keeps."
         )
     parts.append(report.figures(one.columns))
     if errors := report.errors(one.columns):
