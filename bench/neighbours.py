@@ -48,7 +48,7 @@ LIMITS = """- No system syncs a message before it acknowledges: a loss of power 
   message, compares servers.
 - aiokafka sends messages that wait together as one batch; rocketpy's client and nats-py make a request of each.
 - Partitions are queues in rocketpy, subjects of one stream in NATS, and partitions in Kafka.
-- rocketpy's and Kafka's consumers commit offsets; those of NATS acknowledge nothing.
+- rocketpy's and Kafka's consumers commit offsets; NATS's consumers acknowledge nothing.
 - `broker_pss_mib` has the heap of Kafka's start script, 1 GiB, as far as the JVM has touched it; no mapped files of
   stores."""
 

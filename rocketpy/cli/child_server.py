@@ -63,7 +63,7 @@ class ChildServer:
 
 
 def stop_all(servers: Sequence[ChildServer]) -> None:
-    """Stop servers side by side, and kill those that have not ended after STOP_S."""
+    """Stop servers side by side, and kill a server that has not ended after STOP_S."""
     for server in servers:
         server.process.terminate()
     for server in servers:

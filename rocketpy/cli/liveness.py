@@ -7,7 +7,7 @@ hangs, does not. Any answer will do, a refusal as well.
 
 A full server (connectionsMax, open files, addressConnectionsMax) closes the connection. It counts as alive: a server
 that hangs leaves an accepted connection open, and a restart would end the connections of all clients. If a process of
-the server ended meanwhile, the connection was closed by that, and the check fails. It does not see the workers behind a
+the server ended meanwhile, its end closed the connection, and the check fails. It does not see the workers behind a
 full selector; the supervisor replaces those that hang.
 
 It runs every few seconds, and imports neither the client nor the other checks.
@@ -104,7 +104,7 @@ def _report(port: Port, proc: Path) -> int:
         return 0
     time.sleep(REAPED_S)
     if ended := processes - _descendants(port.pid, proc):
-        print(f"rocketpy: {place} closes new connections, because process {min(ended)} of it ended; see its log")
+        print(f"rocketpy: {place} closes new connections, because its process {min(ended)} ended; see its log")
         return 1
     print(f"{place}: is alive, and closes new connections after {took_ms:.1f} ms: it may be full; see its log")
     return 0

@@ -164,7 +164,7 @@ async def trace(questions: Questions, msg_id: str) -> Answer[MessageTrace]:
 
 
 def _inflated_traces(messages: Iterable[ReceivedMessage]) -> Iterator[ReceivedMessage]:
-    """Inflate one message after the other; leave out those that are damaged or have more than TRACE_BYTES_MAX."""
+    """Inflate one message after the other; leave out a damaged body, or one of more than TRACE_BYTES_MAX."""
     for message in messages:
         if not is_compressed(message.sys_flag):
             yield message

@@ -65,7 +65,7 @@ def test_jobs_refuse_spark_connect_with_one_line(
     job = ["pipeline", "archive", "-n", "127.0.0.1:1", "-t", "T", *words, str(tmp_path / "a")]
     done = CliRunner().invoke(cli, job)
     assert done.exit_code == 2 and not (tmp_path / "a").exists()
-    refused = f"rocketpy: {named} (SPARK_REMOTE or master) is Spark Connect: jobs need a classic session\n"
+    refused = f"rocketpy: {named} (SPARK_REMOTE or master) is Spark Connect: jobs need a master like local[*], and no SPARK_REMOTE\n"
     assert done.stderr == refused
 
 

@@ -96,7 +96,7 @@ def test_a_broker_whose_selector_ends_at_each_connection_is_not_full(
             selector = broker.workers()["selector 0"]
             status, lines = look_at(broker, tmp_path, capsys)
         place = f"rocketpy: broker at {broker.address}"
-        told = f"{place} closes new connections, because process {selector} of it ended; see its log"
+        told = f"{place} closes new connections, because its process {selector} ended; see its log"
         assert (status, [line for line in lines if line.startswith(place)]) == (1, [told])
         assert look_at(broker, tmp_path, capsys)[0] == 0
 

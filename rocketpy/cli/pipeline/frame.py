@@ -63,7 +63,9 @@ def job_session(
         return
     remote = os.environ.get("SPARK_REMOTE") or (master if master and master.startswith("sc://") else "")
     if remote:
-        raise ConfigError(f"{remote} (SPARK_REMOTE or master) is Spark Connect: jobs need a classic session")
+        raise ConfigError(
+            f"{remote} (SPARK_REMOTE or master) is Spark Connect: jobs need a master like local[*], and no SPARK_REMOTE"
+        )
     from rocketpy.spark.session import session
 
     ours = {"spark.ui.showConsoleProgress": str(has_bar and sys.stderr.isatty()).lower(), "spark.log.level": "ERROR"}

@@ -55,7 +55,7 @@ def copy_tree(
     leave_out: frozenset[str] = frozenset(),
     used: Callable[[Path, int], int] = lambda path, size: size,
 ) -> None:
-    """Copy the files below a directory; those that vanish meanwhile are left out.
+    """Copy the files below a directory, without files that vanish meanwhile.
 
     Args:
         leave_out: names directly in `source`.

@@ -1,4 +1,4 @@
-"""The page of idle clients judges their cost."""
+"""The page of idle clients holds their cost against its bars."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of the image judges its start."""
+"""The page of the image holds its start against its bar."""
 
 from __future__ import annotations
 
