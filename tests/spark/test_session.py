@@ -65,8 +65,8 @@ def test_jobs_refuse_spark_connect_with_one_line(
     job = ["pipeline", "archive", "-n", "127.0.0.1:1", "-t", "T", *words, str(tmp_path / "a")]
     done = CliRunner().invoke(cli, job)
     assert done.exit_code == 2 and not (tmp_path / "a").exists()
-    refused = f"rocketpy: {named} (SPARK_REMOTE or master) is Spark Connect: jobs need a master like local[*], and no SPARK_REMOTE\n"
-    assert done.stderr == refused
+    refused = "is Spark Connect: jobs need a master like local[*], and no SPARK_REMOTE"
+    assert done.stderr == f"rocketpy: {named} (SPARK_REMOTE or master) {refused}\n"
 
 
 def test_the_reason_of_an_error_is_its_last_line() -> None:
