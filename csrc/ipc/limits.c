@@ -1,24 +1,26 @@
-/* A key has WAYS places, one after another; it takes the first of them that is idle. Processes that look for the same
- * new key try the same place, so one of them gets it and the others find it there. */
+/* A key has WAYS places, one after another; it takes the first of them that is idle. A process that enters a key claims
+ * the place, and then looks whether the key has come to another place, or one is claimed, perhaps for it: so no key has
+ * two places. A claim that is older than CLAIM_S is that of a killed process. */
 #include "ipc/limits.h"
 
 #include "base/atomic.h"
 #include "base/map.h"
 #include "base/shared.h"
 
-enum { WAYS = 8, TRIES = 1000, LINE_WORDS = 8, REQUESTS = 0, BYTES = 1, RATES = 2 };
+enum { WAYS = 8, TRIES = 1000, CLAIM_S = 2, LINE_WORDS = 8, REQUESTS = 0, BYTES = 1, RATES = 2 };
 #define NS_PER_S 1000000000ull
 /* Keys of addresses: the upper half of an IPv6 address. These lie in 0000::/8, which has no networks. */
 #define FREE 0ull
-#define V6_NONE 1ull /* ::/64, with the loopback address */
-#define CLAIMED 2ull /* a process is about to enter its key */
+#define V6_NONE 1ull /* 0000::/8, with the loopback address */
 #define V4 (1ull << 32)
+#define CLAIM (1ull << 48) /* | second: a process is about to enter its key */
+#define KEYS (1ull << 56) /* other keys begin here */
 
 typedef struct row {
     uint64_t key;
     uint64_t full_ns[RATES]; /* when the bucket will be full again */
-    uint64_t failures;       /* second of the first << 32 | number */
-    uint64_t connections[];  /* by selector: epoch << 32 | number; addresses only */
+    uint64_t failures; /* second of the first << 32 | number */
+    uint64_t connections[]; /* by selector: epoch << 32 | number; addresses only */
 } row;
 
 typedef struct table {
@@ -100,27 +102,50 @@ static uint32_t first_row(const rp_limits *limits, const table *of, uint64_t key
     return (uint32_t)(rp_hash_bytes(&key, sizeof key, limits->seed) % (of->rows / WAYS)) * WAYS;
 }
 
-/* The row of a key, entered if it is new; NULL: all its places are taken. */
+static int is_claimed(uint64_t key, uint64_t now_ns) {
+    return key >= CLAIM && key < KEYS && (int64_t)(now_ns / NS_PER_S - (key & (CLAIM - 1))) <= CLAIM_S;
+}
+
+/* Enter a key at an idle place, where `old` was found. Returns 0 if it has to be looked for again. */
+static int enter(rp_limits *limits, const table *of, uint64_t key, uint64_t now_ns, row *idle, uint64_t old) {
+    uint64_t claim = CLAIM | now_ns / NS_PER_S;
+    if (!__atomic_compare_exchange_n(&idle->key, &old, claim, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) return 0;
+    rp_full_fence(); /* orders the claim before the loads of the connections, and of other claims: see rp_limits_join */
+    int is_ours = is_idle(limits, of, idle, now_ns);
+    uint32_t first = first_row(limits, of, key);
+    for (uint32_t index = first; index < first + WAYS; index++) {
+        const row *at = row_at(limits, of, index);
+        uint64_t found = rp_load_acquire(&at->key);
+        if (at != idle && (found == key || is_claimed(found, now_ns))) is_ours = 0;
+    }
+    uint64_t before = old >= CLAIM && old < KEYS ? FREE : old;
+    return __atomic_compare_exchange_n(&idle->key, &claim, is_ours ? key : before, 0, __ATOMIC_RELEASE,
+                                       __ATOMIC_RELAXED) &&
+           is_ours;
+}
+
+/* The row of a key, entered if it is new; NULL: all its places are taken, or one is claimed for long. */
 static row *find(rp_limits *limits, const table *of, uint64_t key, uint64_t now_ns, uint32_t *index) {
     uint32_t first = first_row(limits, of, key);
     for (int tries = 0; tries < TRIES; tries++) {
         row *idle = NULL;
         uint64_t old = FREE;
+        uint32_t idle_index = 0;
+        int is_waiting = 0; /* for a claim, perhaps for this key */
         for (*index = first; *index < first + WAYS; ++*index) {
             row *at = row_at(limits, of, *index);
             uint64_t found = rp_load_acquire(&at->key);
             if (found == key) return at;
-            if (found == CLAIMED && tries < TRIES / 2) break; /* perhaps for this key: look again, in an instant */
-            if (idle || found == CLAIMED || !is_idle(limits, of, at, now_ns)) continue;
+            is_waiting |= is_claimed(found, now_ns);
+            if (idle || is_waiting || !is_idle(limits, of, at, now_ns)) continue;
             idle = at;
+            idle_index = *index;
             old = found;
         }
-        if (*index < first + WAYS) continue;
+        if (is_waiting) continue;
         if (!idle) break;
-        if (!__atomic_compare_exchange_n(&idle->key, &old, CLAIMED, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) continue;
-        rp_full_fence(); /* orders the store of CLAIMED before the loads of the connections: see rp_limits_join */
-        int is_ours = is_idle(limits, of, idle, now_ns);
-        rp_store_release(&idle->key, is_ours ? key : old);
+        *index = idle_index;
+        if (enter(limits, of, key, now_ns, idle, old)) return idle;
     }
     count(limits, RP_LIMITS_UNTRACKED);
     return NULL;
@@ -130,7 +155,7 @@ static uint64_t key_of(const rp_host *peer) {
     uint64_t key = 0;
     for (uint32_t i = 0; i < (peer->family == 4 ? 4 : 8); i++) key = key << 8 | peer->address[i];
     if (peer->family == 4) return key ? key | V4 : FREE; /* 0.0.0.0: a unix socket, or a proxy that does not know */
-    return key <= CLAIMED ? V6_NONE : key;
+    return key < KEYS ? V6_NONE : key;
 }
 
 /* ---- buckets ---- */
@@ -167,7 +192,7 @@ const char *rp_limits_busy(rp_limits *limits, const uint8_t *key, uint32_t key_s
     if (config->account_requests == 0 && config->account_bytes == 0) return NULL;
     uint64_t hash = rp_hash_bytes(key, key_size, limits->seed);
     uint32_t index;
-    const row *at = find(limits, &limits->accounts, hash <= CLAIMED ? V4 : hash, now_ns, &index);
+    const row *at = find(limits, &limits->accounts, hash | KEYS, now_ns, &index);
     const char *text = NULL;
     if (!at) return NULL;
     if (is_empty(&at->full_ns[REQUESTS], config->account_requests, now_ns))

@@ -12,7 +12,7 @@
  * A row belongs to a key until its buckets are full, no connection is open and no refusal counts; then another key may
  * take it. A key whose few rows are all taken is not limited, and counted (UNTRACKED).
  * Connections count under the epoch of their selector's process: those of a killed one count no more when the next
- * begins. A process that is killed inside of `find` may cost its table a row.
+ * begins. A key whose rows another process changes at this moment may go without a limit for once, and counts so.
  *
  * Time: nanoseconds of CLOCK_MONOTONIC, given by the caller. */
 #include <stdint.h>

@@ -224,16 +224,23 @@ def test_a_row_is_not_given_away_before_its_bucket_is_full() -> None:
     assert rig.wait_s(rig.join(A)) == 10.0
 
 
-def test_a_row_that_a_killed_process_was_entering_is_lost_alone() -> None:
+def test_while_a_process_enters_a_key_another_one_takes_no_second_row() -> None:
+    rig = Rig.of(address_connections=1)
+    rig.leave(rig.join(A))
+    words, key = ffi.cast("uint64_t *", rig.limits), 1 << 32 | int(ipaddress.ip_address(A))
+    place = next(at for at in range(8 * lib.RP_LIMITS_ADDRESSES) if words[at] == key)
+    words[place] = 1 << 48 | rig.now_ns // S  # claimed now
+    assert rig.join(A) == 0 and lib.rp_limits_counter(rig.limits, lib.RP_LIMITS_UNTRACKED) == 1
+    words[place] = key  # the process found it in use
+    assert rig.join(A) and rig.join(A) is None
+
+
+def test_a_row_that_a_killed_process_was_entering_is_taken_after_two_seconds() -> None:
     rig = Rig.of(address_connections=1)
     row = rig.join(A)
     rig.leave(row)
     words, key = ffi.cast("uint64_t *", rig.limits), 1 << 32 | int(ipaddress.ip_address(A))
     place = next(at for at in range(8 * lib.RP_LIMITS_ADDRESSES) if words[at] == key)
-    words[place] = 2  # claimed
-    again = rig.join(A)
-    assert again and again != row and rig.join(A) is None
-    neighbours = {
-        rig.join(str(ipaddress.ip_address(0x0A000000 + number))) for number in range(4 * lib.RP_LIMITS_ADDRESSES)
-    }
-    assert len(neighbours - {0}) == lib.RP_LIMITS_ADDRESSES - 2, "every other row is used"
+    words[place] = 1 << 48 | rig.now_ns // S  # claimed now
+    rig.now_ns += 3 * S
+    assert rig.join(A) == row and rig.join(A) is None
