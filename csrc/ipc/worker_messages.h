@@ -62,7 +62,9 @@ enum {
     /* codec -> manager: the COMMAND of a heartbeat; it is not urgent */
     RP_MSG_HEARTBEAT = 27 | RP_RING_UNHURRIED,
     /* replicator -> send: bytes of the master's log; append them */
-    RP_MSG_LOG = 28
+    RP_MSG_LOG = 28,
+    /* manager -> send: deliver these delayed messages, and answer a PUT_RESULT with this token */
+    RP_MSG_DELIVER = 29
 };
 
 /* Where a request came from. connection = selector index << 56 | slot << 32 | generation; a reply with an old
@@ -85,7 +87,7 @@ enum { /* rp_msg_send.flags, rp_msg_pull.flags */
        RP_REQUEST_ROCKETMQ = 2, /* answer in the ROCKETMQ serialisation */
        RP_REQUEST_BATCH = 4,
        RP_REQUEST_NO_WAIT = 8, /* WAIT=false: answer without waiting for flush or slave */
-       RP_REQUEST_SPECIAL = 16, /* DELAY, %RETRY%, a batch in a transaction: for the manager to validate */
+       RP_REQUEST_SPECIAL = 16, /* %RETRY%, a batch in a transaction: for the manager to validate */
        RP_REQUEST_RESOLVED = 32, /* from the manager: checked and changed where needed; append unchanged */
        RP_REQUEST_HAS_MAX_RECONSUME = 64,
        RP_REQUEST_FIRST_TRY_DONE = 128, /* pull: do not suspend again, do not commit again */
@@ -98,7 +100,8 @@ enum { /* rp_msg_send.flags, rp_msg_pull.flags */
        RP_REQUEST_ENDS_TIMER = 16384, /* internal put: ends the timer whose number stands in the group's place */
        RP_REQUEST_UNCHECKED = 32768, /* for access control; descriptor and header of the frame, and the body
                                         of a pull, stand behind the strings */
-       RP_REQUEST_COUNTED = 65536 /* with it: the limits of its account have it already */
+       RP_REQUEST_COUNTED = 65536, /* with it: the limits of its account have it already */
+       RP_REQUEST_DELAY = 131072 /* send: it has a delay level (send_delay.h) */
 };
 
 /* Of rp_msg_send.version: the manager of another member has passed the send on to this one; it goes no further. */
@@ -246,6 +249,22 @@ typedef struct rp_msg_timer {
     uint32_t size; /* of its record */
     uint32_t is_renewal; /* 1: store it again, unless it is due by now; 0 in files */
 } rp_msg_timer;
+
+/* Delayed messages of one level that are due, in the order of its queue. PUT_RESULT: queue_offset is that of the first
+ * one that is not delivered, and code says why: SYSTEM_BUSY, it is not in memory; SYSTEM_ERROR, the manager has to
+ * deliver it. */
+typedef struct rp_due {
+    uint64_t phy_offset;
+    uint32_t size; /* of its record */
+    uint32_t reserved;
+} rp_due;
+typedef struct rp_msg_deliver {
+    uint64_t token;
+    uint64_t queue_offset; /* of the first */
+    uint32_t level; /* from 1 on */
+    uint32_t count;
+    /* count x rp_due */
+} rp_msg_deliver;
 
 /* A chunk of the master's log. */
 typedef struct rp_msg_log {

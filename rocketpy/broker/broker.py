@@ -165,7 +165,7 @@ class BrokerController:
             access=process.access,
             accounts=process.accounts,
         )
-        services.schedule.on_delivered, self.topics_of_log = services.stats.count_delivery, TopicsOfLog(services)
+        services.schedule.on_delivered, self.topics_of_log = services.stats.count_deliveries, TopicsOfLog(services)
         self.table_copier = SlaveSynchronize(name_server_client, services, self._outer_api)
         self.replication_status: Callable[[], HaStatus] = HaStatus  # the state of replication now
         self.backlog = BacklogMonitor(current, topics, services.groups, services.offsets, store, clock)

@@ -223,7 +223,7 @@ class RocketpyConfig(Value):
     slow_send_age_max_millis: int = setting(
         3_000,
         "slowSendAgeMaxMillis",
-        "Age at which a send of the slow path (new topic, delay level, retry) gets SYSTEM_BUSY: its client may have "
+        "Age at which a send of the slow path (new topic, retry topic) gets SYSTEM_BUSY: its client may have "
         "sent the message again. Raise it where sendMsgTimeout of producers is longer. Only with "
         "brokerFastFailureEnable.",
         unit="ms",

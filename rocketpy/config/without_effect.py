@@ -131,7 +131,7 @@ STORE: Table = {
     "light message queues are not built": {
         "maxLmqConsumeQueueNum": 20_000,
     },
-    "delayed messages are delivered in order, one at a time per level": {
+    "delayed messages are delivered in order, many at a time": {
         "enableScheduleAsyncDeliver": False,
         "scheduleAsyncDeliverMaxPendingLimit": 2_000,
         "scheduleAsyncDeliverMaxResendNum2Blocked": 3,

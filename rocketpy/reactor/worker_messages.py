@@ -21,6 +21,7 @@ from rocketpy.native.core import Layout, ffi, lib
 from rocketpy.remoting.abc import Channel, Peer
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fast_path import (
+    DueMessages,
     EndTransaction,
     MessageToPut,
     PullRequest,
@@ -60,6 +61,7 @@ class WorkerMessage(IntEnum):
     EXPRESSION = lib.RP_MSG_EXPRESSION
     FILTER = lib.RP_MSG_FILTER
     TRAFFIC = lib.RP_MSG_TRAFFIC
+    DELIVER = lib.RP_MSG_DELIVER
 
 
 def name_of(kind: int) -> str:
@@ -85,6 +87,12 @@ CLEAN_TOPIC = Layout("rp_msg_clean_topic")
 POSITION = Layout("rp_msg_position")
 COMPLETED = Layout("rp_msg_completed")
 DELIVERY = Layout("rp_delivery")
+DELIVER = Layout("rp_msg_deliver")
+TOKENS = {  # records that PUT_RESULT answers
+    WorkerMessage.SEND: SEND_REQUEST,
+    WorkerMessage.END_TRANSACTION: END_REQUEST,
+    WorkerMessage.DELIVER: DELIVER,
+}
 
 
 def _peer_of(host: Any) -> Peer:
@@ -294,6 +302,12 @@ def encode_put(message: MessageToPut, token: int, received_ns: int) -> bytes:
     return b"".join((head, topic, in_place_of_group, message.properties, message.body))
 
 
+def encode_deliver(due: DueMessages, token: int) -> bytes:
+    """The DELIVER record; its result comes back as PUT_RESULT with `token`."""
+    head = DELIVER.write(token, due.queue_offset, due.level, len(due.places))
+    return head + bytes(ffi.buffer(ffi.new("rp_due[]", [(phy_offset, size, 0) for phy_offset, size in due.places])))
+
+
 def encode_end(end: EndTransaction, token: int, received_ns: int) -> bytes:
     """The END_TRANSACTION record of the manager; its result comes back as PUT_RESULT with `token`."""
     return END_REQUEST.write(
@@ -333,10 +347,10 @@ def encode_end_of_client(
     return record + group
 
 
-def with_token(kind: int, record: bytes, token: int) -> bytes:
-    """A SEND or END_TRANSACTION record with another token."""
+def with_token(kind: WorkerMessage, record: bytes, token: int) -> bytes:
+    """A SEND, END_TRANSACTION or DELIVER record with another token."""
     changed = bytearray(record)
-    (END_REQUEST if kind == WorkerMessage.END_TRANSACTION else SEND_REQUEST).read(changed).token = token
+    TOKENS[kind].read(changed).token = token
     return bytes(changed)
 
 
@@ -384,7 +398,13 @@ def resolve_pull(request: PullRequest) -> bytes:
 def decode_put_result(record: bytes, store_host: tuple[str, int]) -> tuple[int, PutResult]:
     """Decode to (token, result); `store_host` goes into the message id."""
     put = PUT_RESULT.read(record)
-    result = PutResult(code=put.code, queue_id=put.queue_id, size=put.size, timer_state=TimerState(put.timer_state))
+    result = PutResult(
+        code=put.code,
+        queue_id=put.queue_id,
+        queue_offset=put.queue_offset,
+        size=put.size,
+        timer_state=TimerState(put.timer_state),
+    )
     if result.is_stored:
         result = PutResult(
             put.code,

@@ -8,8 +8,8 @@ broker owns the tables, and sends every change to the workers in order through t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from enum import IntEnum
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import Enum, IntEnum
 from typing import Protocol
 
 import attrs
@@ -99,6 +99,30 @@ class Delivery:
     level: int  # from 1 on
     phy_offset: int  # of the delayed message
     queue_offset: int  # its offset in the queue of its level
+
+
+@attrs.frozen(eq=False, repr=False)
+class DueMessages(Value):
+    """Delayed messages of one level that are due, in the order of its queue."""
+
+    level: int
+    queue_offset: int  # of the first
+    places: Sequence[tuple[int, int]]  # log offset and size of each record
+
+
+class NotDelivered(Enum):
+    """Why the send worker has not delivered a message."""
+
+    NOT_IN_MEMORY = 1  # its record has to be read from the disk
+    UNUSUAL = 2  # it needs a decision, or cannot be stored now: FastPath.put says why
+
+
+@attrs.frozen(eq=False, repr=False)
+class Delivered(Value):
+    """What the send worker has done with DueMessages."""
+
+    count: int  # delivered, from the first on
+    stopped_by: NotDelivered | None  # why the next one is not; None: all are delivered
 
 
 @attrs.frozen
@@ -328,6 +352,10 @@ class FastPath(Protocol):
     def tables_end(self) -> None:
         """All table entries are sent: the send and pull workers may start to serve. A new send worker may when the slow
         path has returned the sends of the previous one."""
+
+    async def deliver(self, due: DueMessages) -> Delivered:
+        """Store delayed messages in their topics, up to the first that needs the caller. Those that were delivered
+        before count, and are not stored again."""
 
     async def position(self) -> int:
         """Wait for the end of the log at the time when the send worker has taken all that it was told so far."""

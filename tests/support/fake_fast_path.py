@@ -8,7 +8,15 @@ from typing import Any
 import attrs
 import trio
 
-from rocketpy.remoting.fast_path import Delivery, EndTransaction, MessageToPut, PutResult
+from rocketpy.remoting.fast_path import (
+    Delivered,
+    Delivery,
+    DueMessages,
+    EndTransaction,
+    MessageToPut,
+    NotDelivered,
+    PutResult,
+)
 
 STORED_MS = 1_700_000_000_000
 
@@ -61,6 +69,8 @@ class FakeFastPath:
         self.half_states = FakeHalfStates()
         self.ends: list[EndTransaction] = []
         self.end_code = 0
+        self.due: list[DueMessages] = []
+        self.delivered: list[Delivered] = []  # the next answers to `deliver`
         self.end = 4096  # of the log
 
     def __getattr__(self, name: str) -> Callable[..., None]:
@@ -101,6 +111,12 @@ class FakeFastPath:
     async def clean_expired_queues(self) -> None:
         self.calls.append(("clean_expired_queues", ()))
         await trio.lowlevel.checkpoint()
+
+    async def deliver(self, due: DueMessages) -> Delivered:
+        """As the test says; without that nothing is delivered together, and each message is a put."""
+        self.due.append(due)
+        await trio.lowlevel.checkpoint()
+        return self.delivered.pop(0) if self.delivered else Delivered(0, NotDelivered.UNUSUAL)
 
     async def end_transaction(self, end: EndTransaction) -> PutResult:
         self.ends.append(end)

@@ -139,7 +139,7 @@ static uint32_t scan_properties(uint8_t *text, uint32_t size, int is_retry, uint
                    rp_text_is(piece, name_size, RP_FIRST_STORED)) {
             dropped = 1;
         } else if (rp_text_is(piece, name_size, "DELAY") && value_size) {
-            *flags |= RP_REQUEST_SPECIAL;
+            *flags |= RP_REQUEST_DELAY;
         } else if (rp_text_is(piece, name_size, "TRAN_MSG") && value_size) { /* the last one counts */
             dropped = is_retry;
             *flags &= ~(uint32_t)RP_REQUEST_HALF;
@@ -158,6 +158,8 @@ static uint32_t scan_properties(uint8_t *text, uint32_t size, int is_retry, uint
         }
         start += whole;
     }
+    if (*flags & RP_REQUEST_DELAY && (is_delivered || *flags & (RP_REQUEST_HALF | RP_REQUEST_TIMER)))
+        *flags |= RP_REQUEST_SPECIAL;
     if (is_delivered || *flags & RP_REQUEST_HALF) *flags &= ~(uint32_t)RP_REQUEST_TIMER;
     return (uint32_t)(out - text);
 }
@@ -192,7 +194,7 @@ static int is_retry_topic(const uint8_t *topic, uint32_t size) { return size >= 
 /* Flags that batch and retry topic ask for; the properties have set theirs. */
 static void mark_special(rp_msg_send *request, int is_retry) {
     if (request->flags & RP_REQUEST_BATCH) {
-        if (request->sys_flag & RP_TRANSACTION_MASK || request->flags & RP_REQUEST_HALF)
+        if (request->sys_flag & RP_TRANSACTION_MASK || request->flags & (RP_REQUEST_HALF | RP_REQUEST_DELAY))
             request->flags |= RP_REQUEST_SPECIAL;
         request->flags &= ~(uint32_t)RP_REQUEST_HALF;
     }

@@ -10,6 +10,7 @@
 #include "wire/codes.h"
 #include "ipc/resume.h"
 #include "store/recovery/recovery.h"
+#include "workers/send/send_delay.h"
 #include "workers/send/send_private.h"
 #include "workers/send/send_timer.h"
 
@@ -83,6 +84,7 @@ static int open_log(rp_send *send) {
     if (config->marks) rp_delivery_marks_open(config->marks, send->control->published_phy_offset);
     if (rp_send_halves_open(send) != RP_OK) return 0;
     if (!config->is_slave && config->from_store && rp_send_timer_open(send) != RP_OK) return 0;
+    if (!config->is_slave && config->marks && rp_send_delay_open(send) != RP_OK) return 0;
     rp_received_log_init(&send->received, send->log, send->control, (int)config->check_crc, config->max_message_size);
     return 1;
 }
@@ -122,6 +124,7 @@ void rp_send_close(rp_send *send) {
     if (send->log) rp_commitlog_close(send->log);
     rp_send_halves_close(send);
     rp_send_timer_close(send);
+    rp_send_delay_close(send);
     rp_map_destroy(&send->topics, free);
     rp_diverted_destroy(&send->diverted);
     rp_backlog_destroy(&send->results);
@@ -173,6 +176,7 @@ static rp_status take(rp_send *send, const uint8_t *data, uint32_t size, uint16_
         case RP_MSG_TIMER:
             return size >= sizeof(rp_msg_timer) ? rp_send_timer_serve(send, (const rp_msg_timer *)data) : RP_OK;
         case RP_MSG_LOG: return size >= sizeof(rp_msg_log) ? rp_send_take_log(send, data, size) : RP_OK;
+        case RP_MSG_DELIVER: return rp_send_deliver(send, data, size);
         case RP_MSG_END_TRANSACTION: return rp_send_end_transaction(send, data, size);
         case RP_MSG_TOPIC: return set_topic(send, data, size);
         case RP_MSG_COMPLETED:
@@ -269,7 +273,9 @@ rp_status rp_send_run(rp_send *send, int64_t timeout_ns) {
     rp_worker *worker = send->config.worker;
     uint64_t end = send->admission.clock_ns() + (uint64_t)timeout_ns;
     rp_send_halves_release(send);
-    if (send->timer_records) rp_log_view_trim(send->timer_records, rp_load_acquire(&send->control->min_phy_offset));
+    uint64_t min_phy_offset = rp_load_acquire(&send->control->min_phy_offset);
+    if (send->timer_records) rp_log_view_trim(send->timer_records, min_phy_offset);
+    if (send->delayed_records) rp_log_view_trim(send->delayed_records, min_phy_offset);
     for (;;) {
         uint32_t taken = pass(send);
         worker->heartbeat_ns = send->admission.now_ns;

@@ -86,6 +86,7 @@ struct rp_send {
     rp_control *control;
     rp_commitlog *log;
     rp_log_view *timer_records; /* where timers are read; NULL without timers */
+    rp_log_view *delayed_records; /* where delayed messages are read; NULL on a slave, and without marks */
     rp_number_set ended_timers; /* those in the journal from ended_from on */
     uint64_t ended_from;
     rp_timer_end_index timer_ends; /* how the latest timers ended */

@@ -5,6 +5,7 @@
  * Order of a connection: once one of its sends was passed to the manager, later ones follow it (diverted.h). */
 #include <stdlib.h>
 #include "wire/codes.h"
+#include "workers/send/send_delay.h"
 #include "workers/send/send_private.h"
 #include "workers/send/send_store.h"
 #include "workers/send/send_timer.h"
@@ -146,6 +147,12 @@ static rp_status append_timer(rp_send *send, rp_put *put, const uint8_t *data, u
     }
 }
 
+/* A send with a delay level. */
+static rp_status append_delayed(rp_send *send, rp_put *put, const uint8_t *data, uint32_t size) {
+    uint8_t tail[RP_DELAY_TAIL_MAX];
+    return rp_send_delay_accept(send, put, tail) == RP_OK ? append(send, put) : divert(send, data, size);
+}
+
 /* Why this broker takes no sends at all; NULL: it does. */
 static const char *role_refusal(const rp_send *send) {
     if (send->config.is_slave) return REFUSED_BY_SLAVE;
@@ -262,6 +269,8 @@ rp_status rp_send_take(rp_send *send, const uint8_t *data, uint32_t size) {
                       "the topic or queue of this message is gone");
     if ((fault = rp_send_refusal(send))) return refuse(send, request, RP_RESPONSE_SERVICE_NOT_AVAILABLE, fault);
     complete(send, topic, &put);
+    if ((request->flags & (RP_REQUEST_DELAY | RP_REQUEST_RESOLVED)) == RP_REQUEST_DELAY)
+        return append_delayed(send, &put, data, size);
     if (request->flags & RP_REQUEST_TIMER) return append_timer(send, &put, data, size);
     return put.queue == send->half_queue && send->half_records ? append_half(send, &put) : append(send, &put);
 }

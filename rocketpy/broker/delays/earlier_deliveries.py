@@ -61,6 +61,10 @@ class EarlierDeliveries:
         known = self._store.statistics()
         return known.published_phy_offset - known.dispatch_behind_bytes
 
+    def is_searching(self, level: int) -> bool:
+        """Return True if messages of this level may have been delivered before."""
+        return level in self._levels
+
     async def has(self, level: int, record: StoredRecord, topic: str, queue_id: int) -> bool:
         """Return True if this delayed message was delivered to the queue, and all of its level before it."""
         if level not in self._levels:

@@ -11,9 +11,10 @@ tried again.
 Time is the broker's clock, which store timestamps follow. When the system clock is set back, it advances at half speed,
 so that a delay keeps its length (docs/adr/0090).
 
-Each delivery names its delayed message, and the send worker stores it once, even if it is put several times
-(docs/adr/0090). So a restart of a worker neither repeats nor loses a message. Progress is saved every 10 s and at stop,
-with the log position that it presumes (levels.py). After the death of the whole broker, or of another master,
+The send worker delivers the due messages of a level together, up to the first one that needs a decision, which is
+delivered here. Each delivery names its delayed message, and the send worker stores it once, even if it is put several
+times (docs/adr/0090). So a restart of a worker neither repeats nor loses a message. Progress is saved every 10 s and at
+stop, with the log position that it presumes (levels.py). After the death of the whole broker, or of another master,
 messages that were delivered since that position are looked up (earlier_deliveries.py).
 
 Source: RocketMQ 4.9 `ScheduleMessageService`.
@@ -22,7 +23,8 @@ Source: RocketMQ 4.9 `ScheduleMessageService`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -35,14 +37,23 @@ from rocketpy.message.numbers import PhyOffset, int_or
 from rocketpy.message.properties import REAL_QID, REAL_TOPIC
 from rocketpy.message.record import StoredRecord, decode_record
 from rocketpy.remoting.bodies.offset import LogMark
-from rocketpy.remoting.fast_path import Delivery, FastPath, MessageToPut, PutResult
+from rocketpy.remoting.fast_path import (
+    Delivered,
+    Delivery,
+    DueMessages,
+    FastPath,
+    MessageToPut,
+    NotDelivered,
+    PutResult,
+)
 from rocketpy.transport.duties import rest
+from rocketpy.transport.steps import Steps
 
 from ..current_settings import CurrentSettings
 from ..managers.config_file import ConfigFile
 from ..managers.topic_config import TopicConfigManager
 from ..property_edits import text_property
-from ..store_api import Store
+from ..store_api import ConsumeQueueUnit, Store
 from .earlier_deliveries import EarlierDeliveries
 from .last_delivery import LastDelivery
 from .levels import DelayLevels, DelayProgress
@@ -56,7 +67,9 @@ AFTER_ERROR_S = 10.0
 RETRY_S = 1.0
 FIND_S = 10.0  # to look for the last deliveries of all levels, before the first delivery
 TRIES_MAX = 3  # of a message whose delivery raises an unexpected error
-UNITS_PER_READ = 64
+UNITS_PER_READ = 256
+BYTES_PER_DELIVERY = 1 << 20  # of records that are delivered together, or one message
+READS_PER_STEP = 16
 DEAD_LETTERS = dlq_topic(SCHEDULE_TOPIC)
 
 
@@ -84,7 +97,7 @@ class ScheduleService:
         self._rest_until: dict[int, float] = {}  # level -> when to look again: after an error, or nothing due before
         self._failed: dict[int, tuple[Delivery, int]] = {}  # level -> the delivery that failed last, how often
         self._is_clock_slowed = False
-        self.on_delivered: Callable[[int, int], None] = lambda level, size: None  # level, bytes
+        self.on_delivered: Callable[[int, int, int], None] = lambda level, messages, size: None  # level, number, bytes
         self._ahead_ms: dict[int, int] = {}  # level -> how far its messages' store times are ahead of our clock
 
     @property
@@ -192,15 +205,57 @@ class ScheduleService:
         low, _ = self._bounds(level)
         offset = max(low, self._progress.offsets.get(level, low))
         units = self._store.consume_queue_units(SCHEDULE_TOPIC, level - 1, offset, UNITS_PER_READ)
-        for unit in units:
-            if not self._is_due(level, offset, unit.tags_code):
-                return False
-            if not await self._try(Delivery(level, unit.phy_offset, offset)):
+        if not units:
+            return self._pass_damage(level, offset)
+        due = deque(self._due_of(level, offset, units))
+        has_more, was_read = len(due) == len(units), False
+        while due:
+            delivered = await self._deliver_together(level, offset, due)
+            offset += delivered.count
+            if delivered.stopped_by is None:
+                continue
+            if delivered.stopped_by == NotDelivered.NOT_IN_MEMORY and not was_read:
+                await self._read(due)
+                was_read = True
+                continue
+            if not await self._try(Delivery(level, due[0].phy_offset, offset)):
                 self._rest_until[level] = trio.current_time() + RETRY_S
                 return False
+            due.popleft()
             offset += 1
             self._advance(level, offset)
-        return bool(units) or self._pass_damage(level, offset)
+        return has_more
+
+    def _due_of(self, level: int, offset: int, units: Sequence[ConsumeQueueUnit]) -> Iterator[ConsumeQueueUnit]:
+        """The units from the first on, at `offset`, whose messages are due."""
+        for index, unit in enumerate(units):
+            if not self._is_due(level, offset + index, unit.tags_code):
+                return
+            yield unit
+
+    async def _deliver_together(self, level: int, offset: int, due: deque[ConsumeQueueUnit]) -> Delivered:
+        """Have the send worker deliver messages, of BYTES_PER_DELIVERY at most, and take those out of `due`."""
+        if self._earlier is not None and self._earlier.is_searching(level):
+            return Delivered(0, NotDelivered.UNUSUAL)
+        places: list[tuple[int, int]] = []
+        size = 0
+        for unit in due:
+            size += unit.size
+            if places and size > BYTES_PER_DELIVERY:
+                break
+            places.append((max(0, unit.phy_offset), max(0, unit.size)))  # less than 0: a damaged unit
+        delivered = await self._fast_path.deliver(DueMessages(level, offset, places))
+        if delivered.count:
+            self.on_delivered(level, delivered.count, sum(due.popleft().size for _ in range(delivered.count)))
+            self._advance(level, offset + delivered.count)
+        return delivered
+
+    async def _read(self, units: Iterable[ConsumeQueueUnit]) -> None:
+        """Bring records into memory: the send worker, which serves clients, does not wait for the disk."""
+        steps = Steps(READS_PER_STEP)
+        for unit in units:
+            self._store.look_message_by_offset(PhyOffset(unit.phy_offset))
+            await steps.did()
 
     def _pass_damage(self, level: int, offset: int) -> bool:
         """Skip units that cannot be read, as pulls do. Returns False if there are none before the end of the queue."""
@@ -279,7 +334,7 @@ class ScheduleService:
             if not result.is_final_refusal:
                 is_stored = self._is_stored(record, result)
                 if is_stored:
-                    self.on_delivered(delivery.level, record.size)
+                    self.on_delivered(delivery.level, 1, record.size)
                 return is_stored
             message = f"topic {message.topic}, queue {message.queue_id} refuses it permanently, code {result.code}"
         return await self._to_dead_letters(record, delivery, reason=message)

@@ -17,8 +17,15 @@ import trio
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import LocalProtocolError
 from rocketpy.reactor.outbox import Outbox
-from rocketpy.reactor.worker_messages import WorkerMessage, decode_put_result, encode_end, encode_put, with_token
-from rocketpy.remoting.fast_path import EndTransaction, MessageToPut, PutResult
+from rocketpy.reactor.worker_messages import (
+    WorkerMessage,
+    decode_put_result,
+    encode_deliver,
+    encode_end,
+    encode_put,
+    with_token,
+)
+from rocketpy.remoting.fast_path import DueMessages, EndTransaction, MessageToPut, PutResult
 
 logger = logging.getLogger(__name__)
 
@@ -76,14 +83,17 @@ class InternalPuts:
     def is_empty(self) -> bool:
         return not self._under_way and not self._waiting
 
-    def begin(self, message: MessageToPut | EndTransaction) -> InternalPut:
-        """Begin a put, or the end of a transaction, after all earlier ones. Never blocks.
+    def begin(self, message: MessageToPut | EndTransaction | DueMessages) -> InternalPut:
+        """Begin a put, the end of a transaction or deliveries, after all earlier ones. Never blocks.
 
         Raises: OverflowError (a number beyond its field); nothing has begun then.
         """
         if isinstance(message, EndTransaction):
             record, name = encode_end(message, 0, self._now_ns()), f"the end of half message {message.queue_offset}"
             put = InternalPut(WorkerMessage.END_TRANSACTION, record, name, 0, True, self)
+        elif isinstance(message, DueMessages):
+            record, name = encode_deliver(message, 0), f"the delayed messages of level {message.level}"
+            put = InternalPut(WorkerMessage.DELIVER, record, name, message.level - 1, True, self)
         else:
             record, name = encode_put(message, 0, self._now_ns()), f"an internal message of topic {message.topic}"
             is_repeatable = message.delivery is not None or message.ends_timer is not None

@@ -37,12 +37,15 @@ from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.answers import OVERLOAD
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fast_path import (
+    Delivered,
     Delivery,
+    DueMessages,
     EndTransaction,
     FilterPlace,
     HalfStates,
     MessageToPut,
     NoHalfStates,
+    NotDelivered,
     PullRequest,
     PutResult,
     SendRequest,
@@ -341,6 +344,14 @@ class RingFastPath:
 
     async def put(self, message: MessageToPut) -> PutResult:
         return await self._puts.begin(message).wait()
+
+    async def deliver(self, due: DueMessages) -> Delivered:
+        result = await self._puts.begin(due).wait()
+        if result.code == ResponseCode.SUCCESS:
+            return Delivered(len(due.places), None)
+        is_busy = result.code == ResponseCode.SYSTEM_BUSY
+        reason = NotDelivered.NOT_IN_MEMORY if is_busy else NotDelivered.UNUSUAL
+        return Delivered(max(0, result.queue_offset - due.queue_offset), reason)
 
     async def end_transaction(self, end: EndTransaction) -> PutResult:
         return await self._puts.begin(end).wait()

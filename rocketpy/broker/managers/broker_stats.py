@@ -169,10 +169,10 @@ class BrokerStatsManager:
         queue = f"{queue_id}@" if self._settings.broker.enable_detail_stat else ""
         self.add(GROUP_GET_LATENCY, f"{queue}{topic}@{traffic.group}", traffic.wait_ms, times)
 
-    def count_delivery(self, level: int, size: int) -> None:
-        """Count a delayed message of `size` bytes that was delivered, as got by the group of the reference."""
+    def count_deliveries(self, level: int, messages: int, size: int) -> None:
+        """Count delayed messages of `size` bytes together that were delivered, as got by the group of the reference."""
         for name, of_group, value in (
-            (QUEUE_GET_NUMS, GROUP_GET_NUMS, 1),
+            (QUEUE_GET_NUMS, GROUP_GET_NUMS, messages),
             (QUEUE_GET_SIZE, GROUP_GET_SIZE, size),
         ):
             if self._settings.broker.enable_detail_stat:
