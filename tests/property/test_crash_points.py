@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.budget import budget
 from tests.support.crash.launch import first_seed, run_crashes
 
+pytestmark = pytest.mark.long  # compiles a core of its own
 CRASHES = budget(40, 1_000)
 
 

@@ -8,10 +8,13 @@ transaction, and no group is beyond the end of a queue, also after the log has g
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.budget import budget
 from tests.support.crash.launch import run_seeded
 
-CRASHES = budget(100, 1_000)
+pytestmark = pytest.mark.long  # compiles a core of its own
+CRASHES = budget(50, 500)
 POINTS = {"life.config.fsync", "life.operated", "copy.asked", "copy.answered", "append.published"}
 
 

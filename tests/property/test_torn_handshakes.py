@@ -42,7 +42,7 @@ from tests.support.torn_handshakes import (
     play,
 )
 
-FIRST_SEED, CASES = int(os.environ.get("ROCKETPY_SEED", 0)), budget(40, 600)
+FIRST_SEED, CASES = int(os.environ.get("ROCKETPY_SEED", 0)), budget(40, 300)
 SLAVES = 6  # of a case, at once
 OWN = Extent(BEGIN, END)
 INT64_MAX = 2**63 - 1

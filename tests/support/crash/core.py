@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import fcntl
 import hashlib
 import importlib.util
 import shutil
@@ -45,7 +45,7 @@ def load() -> ModuleType:
 
 
 def build() -> Path:
-    """The extension, made anew when any of its sources has changed. Several processes may ask at once."""
+    """The extension, made anew when any of its sources has changed. Of several processes one makes it."""
     sources = [*sorted(CSRC.rglob("*.[ch]")), *sorted(CSRC.glob("*.py")), HERE / "crash_core.c", Path(__file__)]
     digest = hashlib.sha256(sys.version.encode())
     for path in sources:
@@ -53,14 +53,20 @@ def build() -> Path:
     target = ROOT / "build" / "crash-core" / digest.hexdigest()[:16]
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(dir=target.parent))
-        try:
-            _compile(made)
-            with contextlib.suppress(OSError):  # another process was first
-                made.rename(target)
-        finally:
-            shutil.rmtree(made, ignore_errors=True)
+        with open(target.parent / "lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not target.exists():  # another process has not made it meanwhile
+                _make(target)
     return next((target / "rocketpy" / "native").glob("_rocketpy*.so"))
+
+
+def _make(target: Path) -> None:
+    made = Path(tempfile.mkdtemp(dir=target.parent))
+    try:
+        _compile(made)
+        made.rename(target)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
 
 
 def _module(name: str) -> Any:

@@ -131,7 +131,7 @@ def test_without_details_there_are_no_items_by_queue() -> None:
     stats = BrokerStatsManager(CurrentSettings(attrs.evolve(current.value, broker=broker)), WorkerCounters, FakeClock())
     stats.count_traffic(Traffic(topic="T", queue_id=2, group="G", messages=1, bytes=9, requests=1, wait_ms=7))
     stats.count_traffic(Traffic(topic=SCHEDULE_TOPIC, queue_id=2, messages=1, bytes=9, requests=1))
-    stats.count_delivery(3, 9)
+    stats.count_deliveries(3, 1, 9)
     assert ("GROUP_GET_LATENCY", "T@G") in values(stats)
     assert not [name for name, _ in values(stats) if name.startswith("QUEUE_")]
     result_of(stats.forget_group("G"))
@@ -141,7 +141,7 @@ def test_without_details_there_are_no_items_by_queue() -> None:
 def test_delayed_messages_are_counted_by_level() -> None:
     stats = BrokerStatsManager(settings(), WorkerCounters, FakeClock())
     stats.count_traffic(Traffic(topic=SCHEDULE_TOPIC, queue_id=2, messages=1, bytes=200, requests=1))
-    stats.count_delivery(3, 200)
+    stats.count_deliveries(3, 1, 200)
     got = f"{SCHEDULE_TOPIC}@2@SCHEDULE_CONSUMER", f"{SCHEDULE_TOPIC}@SCHEDULE_CONSUMER"
     assert values(stats) == {
         ("TOPIC_PUT_NUMS", SCHEDULE_TOPIC): (1, 1),
