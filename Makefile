@@ -188,8 +188,8 @@ soak-client: $(VENV)/.dev  ## the client in restarts, failovers and slow network
 soak: $(VENV)/.dev  ## a steady load for 30 minutes; memory, descriptors and processes of the broker stay: make soak OPTIONS="--minutes 5"
 	$(BIN)/rocketpy bench soak $(OPTIONS)
 
-test-dist: $(VENV)/.site dist  ## the distributions of `make dist` in clean environments, the units of deploy/ in a real systemd, the links of the site
-	$(PYTEST) --numprocesses 0 tests/packages/test_distributions.py tests/packages/test_site.py tests/packages/test_units.py
+test-dist: $(VENV)/.site dist  ## the distributions of `make dist` in clean environments, the units of deploy/ in a real systemd, also with official clients (Java 17, Maven, Go), the links of the site
+	$(PYTEST) --numprocesses 0 tests/packages/test_distributions.py tests/packages/test_site.py tests/packages/test_units.py tests/packages/test_official_clients.py
 
 test-pythons: dist  ## tests of this tree, and dist/ installed, under Python 3.13 and 3.14 of newer Debians; minutes (root, mmdebstrap, network; committed state)
 	$(BIN)/python -m tests.support.other_pythons $(or $(SUITES),trixie sid)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -151,17 +151,19 @@ def wait_for_all(programs: list[Program], count: int) -> None:
 
 @attrs.define(eq=False)
 class Launcher:
-    """Starts programs for one test against one name server; `close` ends what is left."""
+    """Starts programs for one test against one name server; `close` ends what is left. `place`: the first words of a
+    command that runs in another network."""
 
     namesrv: str
     directory: Path
+    place: Sequence[str] = ()
     programs: list[Program] = attrs.field(factory=list)
 
     def start(self, language: str, command: str, **arguments: object) -> Program:
         """For example start("go", "push", topic="T", group="G", orderly="true")."""
         home = self.directory / f"home-{len(self.programs)}"
         home.mkdir()
-        words = [*command_of(language, home), command, "--namesrv", self.namesrv]
+        words = [*self.place, *command_of(language, home), command, "--namesrv", self.namesrv]
         for name, value in arguments.items():
             words += [f"--{name}", str(value)]
         errors = self.directory / f"errors-{len(self.programs)}.log"

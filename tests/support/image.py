@@ -1,10 +1,10 @@
-"""The image of deploy/docker, built and run without Docker: buildah, mmdebstrap and crun of Debian, by root.
-`docker.py` builds and runs it with Docker.
+"""The image of deploy/docker, built and run without Docker: buildah, mmdebstrap and crun of Debian. `docker.py` builds
+and runs it with Docker.
 
 base        what the Dockerfile's debian:bookworm-slim is: minbase, without manuals and languages, by mmdebstrap
-image       by buildah, in a chroot; all that it keeps is in build/image
-container   by crun, as `docker run --read-only --cap-drop ALL --user UID --network host --volume DIRECTORY` would:
-            processes of its own below process 1, variables and arguments of the image
+image       by buildah, in a chroot, as an ordinary user (nobody); all that it keeps is in build/image
+container   by crun, as root, with what `docker run --read-only --cap-drop ALL --user UID --network host --volume
+            DIRECTORY` gives: processes of its own below process 1, variables and arguments of the image
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from tests.support.rules import ROOT
 
 TOOLS = ("buildah", "mmdebstrap", "crun")
 WORK = ROOT / "build/image"
+BUILDER, BUILDER_IDS = "nobody", "200000:65536"  # and the users of the image, as /etc/subuid would give them to it
+PLACE = Path("/mnt")  # where the builder finds this tree, whose directories may be root's alone
 BASE, IMAGE = "localhost/debian:bookworm-slim", "localhost/rocketpy"
 LEFT_OUT = ("path-exclude=/usr/share/man/*", "path-exclude=/usr/share/locale/*", "path-exclude=/usr/share/doc/*")
 OURS = ("/etc/pip.conf", "/usr/local/share/ca-certificates")  # with what this machine reaches PyPI, if it has that
@@ -50,19 +52,38 @@ def run(*words: object, timeout_s: float = 1800.0) -> str:
 
 
 def buildah(*words: object) -> str:
-    place = ("--root", WORK / "storage", "--runroot", WORK / "run", "--storage-driver", "vfs")
-    return run("buildah", *place, *words).strip()
+    """By root, with its own images."""
+    return run("buildah", *_storage(WORK / "of-root"), *words).strip()
+
+
+def buildah_of_user(*words: object) -> str:
+    """By BUILDER, with its own images. Paths are those of this tree from its root on."""
+    own = WORK / "of-user"
+    own.mkdir(parents=True, exist_ok=True)
+    shutil.chown(own, BUILDER)
+    ids = WORK / "ids"
+    ids.write_text(f"{BUILDER}:{BUILDER_IDS}\n")
+    view = PLACE / own.relative_to(ROOT)
+    mounts = [(ids, "/etc/subuid"), (ids, "/etc/subgid"), (ROOT, PLACE)]
+    script = " && ".join(f"mount --bind {source} {target}" for source, target in mounts)
+    script += f" && cd {PLACE} && exec setpriv --reuid={BUILDER} --regid=nogroup --clear-groups "
+    script += f'env -u XDG_RUNTIME_DIR HOME={view} TMPDIR={view} "$@"'
+    return run("unshare", "--mount", "sh", "-c", script, "sh", "buildah", *_storage(view), *words).strip()
+
+
+def _storage(place: Path) -> tuple[object, ...]:
+    return "--root", place / "storage", "--runroot", place / "run", "--storage-driver", "vfs"
 
 
 def make_base() -> None:
     """Make the base, if build/ does not have it."""
-    if BASE in buildah("images", "--format", "{{.Name}}:{{.Tag}}").split():
+    if BASE in buildah_of_user("images", "--format", "{{.Name}}:{{.Tag}}").split():
         return
     with debian() as archive:
-        container = buildah("from", "scratch")
-        buildah("add", container, archive, "/")
-        buildah("commit", container, BASE)
-        buildah("rm", container)
+        container = buildah_of_user("from", "scratch")
+        buildah_of_user("add", container, archive.relative_to(ROOT), "/")
+        buildah_of_user("commit", container, BASE)
+        buildah_of_user("rm", container)
 
 
 @contextlib.contextmanager
@@ -146,13 +167,20 @@ class Crun:
 
 
 def build_image() -> None:
-    """Build the image of this tree; layers that have not changed are taken from build/."""
+    """Build the image of this tree as an ordinary user, and give it to root; layers that have not changed are taken
+    from build/."""
     make_base()
     volumes = [f"--volume={path}:{path}:ro" for path in OURS if Path(path).exists()]
     options = ("--isolation", "chroot", "--network", "host", "--format", "docker", "--layers", *volumes)
     file = "deploy/docker/Dockerfile"
     options += ("--build-arg", f"BASE={BASE}", "--ignorefile", f"{file}.dockerignore", "--file", file)
-    buildah("build", *options, "--tag", IMAGE, ".")
+    buildah_of_user("build", *options, "--tag", IMAGE, ".")
+    archive = Path("build/image/of-user") / f"image-{uuid.uuid4().hex[:8]}.tar"
+    try:
+        buildah_of_user("push", IMAGE, f"docker-archive:{archive}:{IMAGE}:latest")
+        buildah("pull", f"docker-archive:{archive}")
+    finally:
+        (ROOT / archive).unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
