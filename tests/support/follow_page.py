@@ -1,7 +1,8 @@
 """Follows pages literally on a fresh machine: `python -m tests.support.follow_page docs/run/install.md` (root, Linux).
 
-The machine is the system of this one under an overlay, with an empty /root, a systemd and a network of its own. A copy
-of the checkout is the working directory. Each page is one session of bash, which ends at the first command that fails.
+The machine is a new Debian 12 as its installer leaves a server, with a systemd and a network of its own; of this
+machine it has the way to packages. build/fresh keeps the system, and each machine is an overlay of it. A copy of the
+checkout is the working directory. Each page is one session of bash, which ends at the first command that fails.
 A comment before a block says what is different about it:
 
     <!-- follow: network -->         it installs packages: it runs with the network of this machine
@@ -12,6 +13,7 @@ A comment before a block says what is different about it:
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -20,6 +22,7 @@ from pathlib import Path
 
 import attrs
 
+from .image import OLD_LISTS, run
 from .own_systemd import OwnSystemd, booted
 from .rules import ROOT
 
@@ -28,18 +31,23 @@ NETWORK, ANY_STATUS, NOT_RUN = "network", "any status", "not run: "
 CHECKOUT = "/root/rocketpy"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PAGE_S = 1800.0
+SYSTEM = ROOT / "build/fresh/bookworm"
+# What the installer adds to packages of the priority "important" where a server is asked for, and git for the checkout.
+PACKAGES = "bash-completion,ca-certificates,git,libpam-systemd,netcat-openbsd,openssh-client,systemd-sysv"
+# Of this machine: how packages are reached, if it is not as everywhere.
+WAY = ("/etc/resolv.conf", "/etc/pip.conf", "/etc/ssl/certs/ca-certificates.crt", "/etc/apt/apt.conf.d/99*")
 
-# $1: an empty directory on a disk that overlays can use, $2: the checkout
+# $1: an empty directory on a disk that overlays can use, $2: the checkout, $3: the system, the rest: files of WAY
 BOOT = """
 set -e
 ip link set lo up
 ip address add 203.0.113.7/32 dev lo
 mkdir "$1/upper" "$1/work" "$1/root"
 mount --make-rprivate /
-mount -t overlay overlay -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" "$1/root"
+mount -t overlay overlay -o "lowerdir=$3,upperdir=$1/upper,workdir=$1/work" "$1/root"
 cd "$1/root"
 for place in root run tmp var/tmp opt; do mount -t tmpfs tmpfs $place; done
-rm -rf etc/rocketpy var/lib/rocketpy
+for file in $4; do [ ! -e "$file" ] || cp --dereference "$file" ".$file"; done
 echo '203.0.113.7 broker.example.org' >> etc/hosts
 git -c safe.directory='*' clone --quiet "$2" root/rocketpy
 mkdir -p run/lock old
@@ -96,12 +104,25 @@ def sessions_of(blocks: list[Block]) -> Iterator[tuple[bool, str]]:
         yield False, script
 
 
+def made_system() -> Path:
+    """Return the root directory of the system; make it if it is not there."""
+    if not SYSTEM.exists():
+        new = SYSTEM.with_suffix(".new")
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir(parents=True)
+        run("mmdebstrap", "--variant=important", f"--include={PACKAGES}", OLD_LISTS, "bookworm", new)
+        new.rename(SYSTEM)
+    return SYSTEM
+
+
 @contextmanager
 def fresh_machine() -> Iterator[OwnSystemd]:
     """Boot a machine; all of it is gone after the block."""
+    system = made_system()
     with ExitStack() as stack:
         name = stack.enter_context(tempfile.TemporaryDirectory(prefix="rocketpy-fresh-"))
-        own = stack.enter_context(booted(BOOT, [name, str(ROOT)], Path(name) / "systemd.log"))
+        arguments = [name, str(ROOT), str(system), " ".join(WAY)]
+        own = stack.enter_context(booted(BOOT, arguments, Path(name) / "systemd.log"))
         own.run("systemctl", "start", "systemd-journald.socket", "systemd-journald.service")
         yield own
 
