@@ -24,7 +24,9 @@ void rp_delivery_marks_open(rp_delivery_marks *marks, uint64_t published_phy_off
 int rp_delivery_marks_has(const rp_delivery_marks *marks, const rp_delivery *delivery) {
     const slot *slot = slot_of(marks, delivery->level);
     if (!slot) return 0;
-    return delivery->phy_offset < (slot->end ? slot->next : slot->sure).phy_offset;
+    const place *last = slot->end ? &slot->next : &slot->sure;
+    /* A damaged unit may name another place of the log: only with both offsets is a message known to be delivered. */
+    return delivery->phy_offset < last->phy_offset && delivery->queue_offset <= last->queue_offset;
 }
 
 void rp_delivery_marks_mark(rp_delivery_marks *marks, const rp_delivery *delivery, uint64_t end_phy_offset) {

@@ -121,7 +121,8 @@ static int store(rp_send *send, const rp_delivery *delivery, const rp_record_vie
 
 static int is_delayed(const rp_record_view *record, const rp_delivery *delivery) {
     return rp_text_is(record->topic, record->topic_size, SCHEDULE_TOPIC) &&
-           record->queue_id == (int32_t)delivery->level - 1 && record->queue_offset == delivery->queue_offset;
+           record->queue_id == (int32_t)delivery->level - 1 && record->queue_offset == delivery->queue_offset &&
+           record->phy_offset == delivery->phy_offset;
 }
 
 /* Returns RP_RESPONSE_SUCCESS, or why the manager has to deliver it. */

@@ -241,6 +241,27 @@ def test_a_damaged_unit_harms_nothing(rig: Rig, damage: tuple[int, int]) -> None
     assert rig.deliver(places=[first, second]).code == SUCCESS
 
 
+def test_a_unit_that_points_to_an_earlier_message_does_not_count_as_delivered(rig: Rig) -> None:
+    """The manager reports the damage; a mark would hide it."""
+    rig.send_all(*((b"%d" % number, "DELAY\x011") for number in range(4)))
+    places = [(record.phy_offset, record.size) for record in rig.delayed()]
+    assert rig.deliver(places=places[:2]).code == SUCCESS
+    assert ((result := rig.deliver(begin=2, places=[places[0]])).code, result.queue_offset) == (SYSTEM_ERROR, 2)
+    assert ((result := rig.deliver(begin=2, places=[(7, 200)])).code, result.queue_offset) == (SYSTEM_ERROR, 2)
+
+
+def test_a_unit_that_points_to_a_later_message_takes_no_others_with_it(rig: Rig) -> None:
+    """The manager delivers what such a unit points to. The messages in between were taken for delivered, and lost."""
+    rig.send_all(*((b"%d" % number, "DELAY\x011") for number in range(4)))
+    last = rig.delayed()[3]
+    message = MessageToPut("T", 0, b"3", b"", wait_store=False, delivery=Delivery(1, last.phy_offset, 0))
+    rig.put(encode_put(message, 1, 0))
+    rig.turn()
+    rig.for_manager()
+    assert rig.deliver(begin=1).code == SUCCESS
+    assert rig.delivered() == [b"3", b"1", b"2", b"3"]
+
+
 @pytest.mark.parametrize("level", [0, 2, LEVELS + 1, 1 << 31])
 def test_another_level_than_the_record_s_is_no_delivery(rig: Rig, level: int) -> None:
     rig.send_all((b"0", "DELAY\x011"))
