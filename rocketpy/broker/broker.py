@@ -415,6 +415,7 @@ class BrokerController:
         self.services.stats.count_traffic(traffic)
 
     def finish(self) -> bool:
+        self.services.schedule.finish()
         return self._slow_send.finish()
 
     def connection_closing(self, connection: int) -> None:

@@ -13,9 +13,9 @@ so that a delay keeps its length (docs/adr/0090).
 
 The send worker delivers the due messages of a level together, up to the first one that needs a decision, which is
 delivered here. Each delivery names its delayed message, and the send worker stores it once, even if it is put several
-times (docs/adr/0090). So a restart of a worker neither repeats nor loses a message. Progress is saved every 10 s and at
-stop, with the log position that it presumes (levels.py). After the death of the whole broker, or of another master,
-messages that were delivered since that position are looked up (earlier_deliveries.py).
+times (docs/adr/0090). So a restart of a worker neither repeats nor loses a message. Progress is saved every 10 s, after
+SAVE_AFTER deliveries and at stop, with the log position that it presumes (levels.py). After the death of the whole
+broker, or of another master, messages that were delivered since that position are looked up (earlier_deliveries.py).
 
 Source: RocketMQ 4.9 `ScheduleMessageService`.
 """
@@ -54,7 +54,7 @@ from ..managers.config_file import ConfigFile
 from ..managers.topic_config import TopicConfigManager
 from ..property_edits import text_property
 from ..store_api import ConsumeQueueUnit, Store
-from .earlier_deliveries import EarlierDeliveries
+from .earlier_deliveries import UNITS_MAX, EarlierDeliveries
 from .last_delivery import LastDelivery
 from .levels import DelayLevels, DelayProgress
 
@@ -70,6 +70,7 @@ TRIES_MAX = 3  # of a message whose delivery raises an unexpected error
 UNITS_PER_READ = 256
 BYTES_PER_DELIVERY = 1 << 20  # of records that are delivered together, or one message
 READS_PER_STEP = 16
+SAVE_AFTER = UNITS_MAX // 2  # deliveries; after the death of the broker those since the last save are looked up
 DEAD_LETTERS = dlq_topic(SCHEDULE_TOPIC)
 
 
@@ -97,6 +98,8 @@ class ScheduleService:
         self._rest_until: dict[int, float] = {}  # level -> when to look again: after an error, or nothing due before
         self._failed: dict[int, tuple[Delivery, int]] = {}  # level -> the delivery that failed last, how often
         self._is_clock_slowed = False
+        self._is_finishing = False
+        self._unsaved = 0  # deliveries
         self.on_delivered: Callable[[int, int, int], None] = lambda level, messages, size: None  # level, number, bytes
         self._ahead_ms: dict[int, int] = {}  # level -> how far its messages' store times are ahead of our clock
 
@@ -127,6 +130,10 @@ class ScheduleService:
         """The progress, with the log position that it presumes."""
         return self._progress.mark()
 
+    def finish(self) -> None:
+        """Begin no more deliveries, because the manager stops: the last save says how far those under way have come."""
+        self._is_finishing = True
+
     def end(self) -> None:
         """Before the last save."""
         self._progress.end()
@@ -148,6 +155,9 @@ class ScheduleService:
         async with trio.open_nursery() as nursery:
             while True:
                 self._watch_clock()
+                if self._unsaved >= SAVE_AFTER:
+                    self._unsaved = 0
+                    nursery.start_soon(self._save)
                 waiting = [level for level in range(1, self.levels.level_max + 1) if self._has_messages(level)]
                 for level in waiting:
                     if level not in self._busy and trio.current_time() >= self._rest_until.get(level, 0.0):
@@ -190,6 +200,12 @@ class ScheduleService:
         """Return the seconds in which no message becomes due if none waits: the shortest delay."""
         return min(REST_MAX_S, max(LOOK_INTERVAL_S, min(self.levels.delays_ms, default=0) / 1000))
 
+    async def _save(self) -> None:
+        try:
+            await self.file.save()
+        except Exception:
+            logger.exception("cannot save the progress of delay levels; trying again later")
+
     async def _work_off(self, level: int) -> None:
         try:
             while await self.deliver_due(level):
@@ -208,23 +224,23 @@ class ScheduleService:
         if not units:
             return self._pass_damage(level, offset)
         due = deque(self._due_of(level, offset, units))
-        has_more, was_read = len(due) == len(units), False
-        while due:
+        has_more, read_to = len(due) == len(units), offset
+        while due and not self._is_finishing:
             delivered = await self._deliver_together(level, offset, due)
             offset += delivered.count
             if delivered.stopped_by is None:
                 continue
-            if delivered.stopped_by == NotDelivered.NOT_IN_MEMORY and not was_read:
-                await self._read(due)
-                was_read = True
+            if delivered.stopped_by == NotDelivered.NOT_IN_MEMORY and offset >= read_to:
+                read_to = offset + await self._read(_together(due))
                 continue
             if not await self._try(Delivery(level, due[0].phy_offset, offset)):
                 self._rest_until[level] = trio.current_time() + RETRY_S
                 return False
             due.popleft()
             offset += 1
+            self._unsaved += 1
             self._advance(level, offset)
-        return has_more
+        return has_more and not self._is_finishing
 
     def _due_of(self, level: int, offset: int, units: Sequence[ConsumeQueueUnit]) -> Iterator[ConsumeQueueUnit]:
         """The units from the first on, at `offset`, whose messages are due."""
@@ -237,25 +253,23 @@ class ScheduleService:
         """Have the send worker deliver messages, of BYTES_PER_DELIVERY at most, and take those out of `due`."""
         if self._earlier is not None and self._earlier.is_searching(level):
             return Delivered(0, NotDelivered.UNUSUAL)
-        places: list[tuple[int, int]] = []
-        size = 0
-        for unit in due:
-            size += unit.size
-            if places and size > BYTES_PER_DELIVERY:
-                break
-            places.append((max(0, unit.phy_offset), max(0, unit.size)))  # less than 0: a damaged unit
+        places = [(max(0, unit.phy_offset), max(0, unit.size)) for unit in _together(due)]  # less than 0: damaged
         delivered = await self._fast_path.deliver(DueMessages(level, offset, places))
         if delivered.count:
+            self._unsaved += delivered.count
             self.on_delivered(level, delivered.count, sum(due.popleft().size for _ in range(delivered.count)))
             self._advance(level, offset + delivered.count)
         return delivered
 
-    async def _read(self, units: Iterable[ConsumeQueueUnit]) -> None:
-        """Bring records into memory: the send worker, which serves clients, does not wait for the disk."""
-        steps = Steps(READS_PER_STEP)
+    async def _read(self, units: Iterable[ConsumeQueueUnit]) -> int:
+        """Bring records into memory: the send worker, which serves clients, does not wait for the disk. Returns their
+        number."""
+        steps, number = Steps(READS_PER_STEP), 0
         for unit in units:
             self._store.look_message_by_offset(PhyOffset(unit.phy_offset))
+            number += 1
             await steps.did()
+        return number
 
     def _pass_damage(self, level: int, offset: int) -> bool:
         """Skip units that cannot be read, as pulls do. Returns False if there are none before the end of the queue."""
@@ -422,6 +436,16 @@ class ScheduleService:
 
     def _bounds(self, level: int) -> tuple[int, int]:
         return self._progress.bounds(level)
+
+
+def _together(units: Iterable[ConsumeQueueUnit]) -> Iterator[ConsumeQueueUnit]:
+    """The units from the first on whose records are delivered together."""
+    size = 0
+    for index, unit in enumerate(units):
+        size += unit.size
+        if index and size > BYTES_PER_DELIVERY:
+            return
+        yield unit
 
 
 def due_time_ms(stored_ms: int, deliver_time_ms: int, delay_ms: int, slowed_from_ms: int | None) -> int:

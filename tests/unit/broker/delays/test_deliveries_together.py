@@ -6,6 +6,8 @@ from pathlib import Path
 
 import attrs
 import pytest
+import trio
+import trio.testing
 
 from rocketpy.broker.delays import schedule
 from rocketpy.broker.delays.earlier_deliveries import EarlierDeliveries
@@ -82,6 +84,50 @@ def test_records_that_are_not_in_memory_are_read_once_and_tried_again(tmp_path: 
     assert read == [1001, 1002, 1002], "both at once, and the last by its own delivery"
     assert [put.reconsume_times for put in rig.fast_path.puts] == [2]
     assert progress(rig) == {"offsetTable": {LEVEL: 3}}
+
+
+def test_no_more_is_read_from_the_disk_than_is_delivered_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """256 records of 4 MiB would push everything else out of memory."""
+    monkeypatch.setattr(schedule, "BYTES_PER_DELIVERY", 250)
+    rig = rig_of(tmp_path, 5, (0, NOT_IN_MEMORY), (2, ALL), (0, NOT_IN_MEMORY), (2, ALL), (1, ALL))
+    read: list[int] = []
+    rig.store.look_message_by_offset = read.append  # type: ignore[assignment,method-assign]
+    assert deliver(rig) is True
+    assert read == [1000, 1001, 1002, 1003] and rig.fast_path.puts == []
+
+
+def test_a_manager_that_stops_begins_no_more_deliveries(tmp_path: Path) -> None:
+    """It leaves when no put is under way: with a backlog of due messages it would never."""
+    rig = rig_of(tmp_path, 5, (2, UNUSUAL))
+    advance = rig.services.schedule._advance
+
+    def stop_after_two(level: int, offset: int) -> None:
+        advance(level, offset)
+        if offset == 2:
+            rig.services.schedule.finish()
+
+    rig.services.schedule._advance = stop_after_two  # type: ignore[method-assign]
+    assert deliver(rig) is False and progress(rig) == {"offsetTable": {LEVEL: 3}}
+    assert deliver(rig) is False and len(asked(rig)) == 1
+
+
+def test_after_many_deliveries_the_progress_is_saved_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search after the death of the whole broker finds only so many."""
+    monkeypatch.setattr(schedule, "SAVE_AFTER", 3)
+    rig = rig_of(tmp_path, 3, (3, ALL))
+    service = rig.services.schedule
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(service.run)
+            with trio.fail_after(60):
+                while not service.file.path.exists():  # noqa: ASYNC110 - a thread writes it
+                    await trio.sleep(0.1)
+            nursery.cancel_scope.cancel()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0.05))
 
 
 def test_large_messages_are_delivered_in_several_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
