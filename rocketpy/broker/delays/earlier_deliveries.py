@@ -31,6 +31,7 @@ DISPATCH_S, LOOK_S = 5.0, 0.05  # to wait for the queues to have all that the la
 UNITS_PER_QUEUE = 4_096  # at its end, if the position is not known
 UNITS_MAX = 65_536  # of all queues
 UNDER_WAY_BYTES = 16 << 20  # a delivery that was under way may be so far before the position
+UNDER_WAY_UNITS = 4_096  # of a queue; 16 MiB of small messages would use up UNITS_MAX
 RECORDS_PER_STEP = 50
 
 _Key = tuple[str, int, int]  # UNIQ_KEY, reconsume times, born timestamp (ms)
@@ -111,11 +112,17 @@ class EarlierDeliveries:
         low = max(0, self._store.min_offset(topic, queue_id))
         if self._since < 0:
             return max(low, end - UNITS_PER_QUEUE)
-        since, high = self._since - UNDER_WAY_BYTES, end
+        since = self._first_from(topic, queue_id, self._since, low, end)
+        return max(
+            since - UNDER_WAY_UNITS, self._first_from(topic, queue_id, self._since - UNDER_WAY_BYTES, low, since)
+        )
+
+    def _first_from(self, topic: str, queue_id: int, phy_offset: int, low: int, high: int) -> int:
+        """The first offset in [low, high) whose message is at this position of the log or behind it; else `high`."""
         while low < high:
             middle = (low + high) // 2
             units = self._store.consume_queue_units(topic, queue_id, middle, 1)
-            if units and units[0].phy_offset >= since:
+            if units and units[0].phy_offset >= phy_offset:
                 high = middle
             else:
                 low = middle + 1

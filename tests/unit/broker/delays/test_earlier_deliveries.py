@@ -113,6 +113,18 @@ def test_the_search_goes_on_from_the_position_within_its_budget(
     assert delivered(rig) == ["c"]
 
 
+def test_many_small_messages_before_the_position_do_not_use_up_the_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault: After the death of a broker all delayed messages since its last save were delivered again."""
+    monkeypatch.setattr(earlier_deliveries, "UNITS_MAX", 50)
+    monkeypatch.setattr(earlier_deliveries, "UNDER_WAY_UNITS", 5)
+    stored = {1800 + number: f"x{number}" for number in range(195)} | {1995: "a", 2000: "b"}
+    rig = rig_with(tmp_path, ["a", "b", "c"], stored)
+    json_file.save(rig.services.schedule.file.path, [b'{"offsetTable":{},"phyOffset":1999}'])
+    assert delivered(rig) == ["c"]
+
+
 def test_a_message_without_a_key_is_delivered(tmp_path: Path) -> None:
     assert len(delivered(rig_with(tmp_path, [""], {2000: ""}))) == 1
 
