@@ -1,6 +1,6 @@
 /* A key has WAYS places, one after another; it takes the first of them that is idle. A process that enters a key claims
  * the place, and then looks whether the key has come to another place, or one is claimed, perhaps for it: so no key has
- * two places. A claim that is older than CLAIM_S is that of a killed process. */
+ * two places. A claim that is older than CLAIM_S is taken for that of a killed process. */
 #include "ipc/limits.h"
 
 #include "base/atomic.h"
@@ -9,12 +9,12 @@
 
 enum { WAYS = 8, TRIES = 1000, CLAIM_S = 2, LINE_WORDS = 8, REQUESTS = 0, BYTES = 1, RATES = 2 };
 #define NS_PER_S 1000000000ull
-/* Keys of addresses: the upper half of an IPv6 address. These lie in 0000::/8, which has no networks. */
+/* Keys of addresses: the upper half of an IPv6 address. These lie in 0000::/15, which has no networks. */
 #define FREE 0ull
-#define V6_NONE 1ull /* 0000::/8, with the loopback address */
+#define V6_NONE 1ull /* 0000::/15, with the loopback address */
 #define V4 (1ull << 32)
 #define CLAIM (1ull << 48) /* | second: a process is about to enter its key */
-#define KEYS (1ull << 56) /* other keys begin here */
+#define KEYS (2ull << 48) /* other keys begin here */
 
 typedef struct row {
     uint64_t key;

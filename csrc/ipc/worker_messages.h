@@ -202,9 +202,9 @@ typedef struct rp_msg_put_result {
     uint64_t phy_offset;
     uint64_t queue_offset;
     int64_t store_timestamp_ms;
-    int32_t code; /* RP_RESPONSE_*. SUCCESS, FLUSH_DISK_TIMEOUT, SLAVE_NOT_AVAILABLE, FLUSH_SLAVE_TIMEOUT: stored.
-                     MESSAGE_ILLEGAL, TOPIC_NOT_EXIST: refused for good. QUERY_NOT_FOUND: the timer that it was to end
-                     is not pending. Any other: may be tried again */
+    int32_t code; /* RP_RESPONSE_*; of a DELIVER as rp_due says. SUCCESS, FLUSH_DISK_TIMEOUT, SLAVE_NOT_AVAILABLE,
+                     FLUSH_SLAVE_TIMEOUT: stored. MESSAGE_ILLEGAL, TOPIC_NOT_EXIST: refused for good. QUERY_NOT_FOUND:
+                     the timer that it was to end is not pending. Any other: may be tried again */
     int32_t queue_id;
     uint32_t size;
     uint32_t timer_state; /* RP_TIMER_STATE_* */

@@ -114,7 +114,7 @@ class NotDelivered(Enum):
     """Why the send worker has not delivered a message."""
 
     NOT_IN_MEMORY = 1  # its record has to be read from the disk
-    UNUSUAL = 2  # it needs a decision, or cannot be stored now: FastPath.put says why
+    UNUSUAL = 2  # it needs a decision, or nothing can be stored now: FastPath.put says why
 
 
 @attrs.frozen(eq=False, repr=False)

@@ -19,7 +19,7 @@ void rp_send_delay_close(rp_send *send) { rp_log_view_close(send->delayed_record
 
 /* ------------------------------------------------------------------ accept */
 
-/* The level, if it is written as brokers write it, and one of this broker; else 0. */
+/* The level, if it is a plain decimal number, and one of this broker; else 0. */
 static uint32_t level_of(const rp_send *send, const rp_put *put) {
     const uint8_t *value;
     int32_t level;

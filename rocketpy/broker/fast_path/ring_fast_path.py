@@ -349,8 +349,9 @@ class RingFastPath:
         result = await self._puts.begin(due).wait()
         if result.code == ResponseCode.SUCCESS:
             return Delivered(len(due.places), None)
-        is_busy = result.code == ResponseCode.SYSTEM_BUSY
-        reason = NotDelivered.NOT_IN_MEMORY if is_busy else NotDelivered.UNUSUAL
+        is_answered = result.queue_offset >= due.queue_offset  # it is not, if the send worker was restarted meanwhile
+        is_cold = is_answered and result.code == ResponseCode.SYSTEM_BUSY
+        reason = NotDelivered.NOT_IN_MEMORY if is_cold else NotDelivered.UNUSUAL
         return Delivered(max(0, result.queue_offset - due.queue_offset), reason)
 
     async def end_transaction(self, end: EndTransaction) -> PutResult:

@@ -224,6 +224,14 @@ def test_a_row_is_not_given_away_before_its_bucket_is_full() -> None:
     assert rig.wait_s(rig.join(A)) == 10.0
 
 
+@pytest.mark.parametrize("address", ["64:ff9b::1", "2:1::1", "2001:db8::1", "ff::1"])
+def test_an_address_has_a_row_of_its_own(address: str) -> None:
+    """NAT64 has its addresses in 0000::/8, as the loopback address."""
+    rig = Rig.of(address_connections=1)
+    assert rig.join("::1") and rig.join("0.0.0.1") and rig.join(address)
+    assert rig.join(address) is None and rig.join("::1") is None
+
+
 def test_while_a_process_enters_a_key_another_one_takes_no_second_row() -> None:
     rig = Rig.of(address_connections=1)
     rig.leave(rig.join(A))
