@@ -28,7 +28,8 @@ FORMATS = ("text", "json")
 FORMAT_VARIABLE = "ROCKETPY_LOG_FORMAT"  # of commands that have no configuration
 TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 NAMES = ("connection", "opaque", "topic", "group", "queue", "offset")
-NOUNS = {"log offset": "logOffset"} | {name: name for name in NAMES}
+NOUNS = {"log offset": "logOffset", "served request": "request", "answered": "code", "duration": "durationMs"}
+NOUNS |= {name: name for name in NAMES}
 STDERR = 2
 NO_VALUE = "-"
 PRIORITIES = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}  # of syslog
@@ -131,14 +132,16 @@ def event_of(text: str) -> str:
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, object]:
-    """Return the values of an event that its text names, those in the format of the text as text."""
+    """Return the values of an event that its text names, numbers as numbers, all others in the format of the text."""
     values = record.args if isinstance(record.args, tuple) else ()
     fields: dict[str, object] = {}
     for place, name, conversion in _named_values(str(record.msg)):
         if place < len(values) and values[place] != NO_VALUE:
             value = values[place]
-            is_number = isinstance(value, int) and not conversion.endswith("x")
-            fields[name] = value if is_number else conversion % (value,)
+            if isinstance(value, int) and not conversion.endswith("x"):
+                fields[name] = value
+            else:
+                fields[name] = float(conversion % value) if isinstance(value, float) else conversion % (value,)
     return fields
 
 

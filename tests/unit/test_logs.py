@@ -111,6 +111,11 @@ def test_log_offsets_and_connections_have_fields_of_their_own() -> None:
     assert (found["logOffset"], found["connection"]) == (9, "c5") and "offset" not in found
 
 
+def test_numbers_are_numbers_as_the_text_rounds_them() -> None:
+    found = fields("served request %s, answered %s, duration %.1f ms", "PULL_MESSAGE", 19, 1.26)
+    assert (found["request"], found["code"], found["durationMs"]) == ("PULL_MESSAGE", 19, 1.3)
+
+
 def test_a_text_that_is_no_constant_takes_no_time() -> None:
     """A library may log what a client sent as its text."""
     text = "%" + "0" * 20_000
