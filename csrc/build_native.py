@@ -32,6 +32,7 @@ HEADERS = [
     "ipc/worker.h",
     "ipc/ring.h",
     "ipc/worker_counters.h",
+    "ipc/filter_messages.h",
     "ipc/worker_messages.h",
     "ipc/master_link.h",
     "ipc/member.h",
