@@ -83,5 +83,6 @@ enum {
     RP_COUNT_STREAMS_ENDED = 116, /* rocketpy_ha_streams_ended */
     RP_COUNT_MASTER_END = 117, /* rocketpy_ha_master_end_bytes */
     RP_COUNT_REPORTED = 118, /* rocketpy_ha_reported_offset_bytes */
+    RP_COUNT_REQUEST_LOG_DROPPED = 119, /* rocketpy_worker_request_log_dropped */
 };
 #endif

@@ -65,7 +65,9 @@ enum {
     /* replicator -> send: bytes of the master's log; append them */
     RP_MSG_LOG = 28,
     /* manager -> send: deliver these delayed messages, and answer a PUT_RESULT with this token */
-    RP_MSG_DELIVER = 29
+    RP_MSG_DELIVER = 29,
+    /* send, pull -> manager: a request was answered; write its line of the request log */
+    RP_MSG_SERVED = 30
 };
 
 /* Where a request came from. connection = selector index << 56 | slot << 32 | generation; a reply with an old
@@ -235,6 +237,20 @@ typedef struct rp_msg_traffic {
     uint32_t reserved;
     /* group, topic */
 } rp_msg_traffic;
+
+/* A request of the sample that the request log has (workers/shared/request_log.h). */
+typedef struct rp_msg_served {
+    rp_origin origin;
+    uint64_t answered_ns; /* CLOCK_MONOTONIC */
+    int64_t queue_offset; /* of the message stored, or where the pull begins; -1: none */
+    int32_t opaque;
+    int32_t code;
+    int32_t answer; /* RP_RESPONSE_* */
+    int32_t queue_id; /* -1: none */
+    uint32_t group_size;
+    uint32_t topic_size;
+    /* group, topic */
+} rp_msg_served;
 
 typedef struct rp_msg_arrival {
     uint32_t queue; /* index in the control block */

@@ -449,15 +449,17 @@ class RocketpyConfig(Value):
         "text",
         "logFormat",
         "text, or json: each line is an object with `event` (the text without values), level, time, process, message, "
-        "and the connection, opaque, topic, group, queue and offset that it names.",
+        "and the connection, opaque, topic, group, queue and offset that it names; request, code and durationMs of "
+        "requestLogSample.",
         effect=Effect.AT_RESTART,
     )
     request_log_sample: int = setting(
         0,
         "requestLogSample",
-        "Every Nth request that Python serves is logged, with its answer and time; 0: none. C serves sends, pulls, "
-        "commits of offsets and ends of transactions: the metrics count them, and no line names them.",
+        "Every Nth request that a worker answers is logged, with code and duration; 0: none. Lines of sends and pulls "
+        "are dropped while the manager is behind: rocketpy_worker_request_log_dropped_total.",
         effect=Effect.AT_RESTART,
+        c="rp_send_config.request_log_sample rp_pull_config.request_log_sample",
     )
 
     @property

@@ -11,7 +11,7 @@
     worker_spec.py       what a worker inherits; process.py what it does first
     pools.py             the table: request code -> pool, its bounds and processes; pool_queue.py what waits
     detached.py          requests that have left their pool; preparations.py those that will have another turn in it;
-                         crashed_request.py those that killed a worker
+                         crashed_request.py those that killed a worker; watched_request.py those that are logged
     worker_messages.py   what crosses the rings (csrc/ipc/worker_messages.h) as values
     outbox.py            what waits for room in a ring; channel.py answers a connection through one;
                          unasked.py counts responses to no request

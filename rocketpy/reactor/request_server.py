@@ -13,6 +13,7 @@ counted and logged at a limited rate (faults.py). Only a fault of the loop itsel
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -40,6 +41,7 @@ from .pool_queue import PoolQueue
 from .pools import QUERY, PoolTable
 from .preparations import FailedRest, Preparations
 from .ring import RingReader, WorkerBlock
+from .watched_request import R, watched
 from .worker_messages import (
     Origin,
     WorkerMessage,
@@ -48,6 +50,7 @@ from .worker_messages import (
     decode_origin,
     decode_pull,
     decode_send,
+    decode_served,
     decode_traffic,
     frame_of,
     name_of,
@@ -140,6 +143,8 @@ class Handlers:
 
     processors: Mapping[int, Processor]
     """COMMAND, by request code; other codes are answered REQUEST_CODE_NOT_SUPPORTED."""
+    request_log_sample: int = 0
+    """Every Nth send or pull that the slow path answers is logged; 0: none."""
     slow_path: SlowPath | None = None
     """SEND, PULL, COMMIT_OFFSET, TRAFFIC: what the fast path leaves to Python; and the ends of connections."""
     fast_path: FastPathServer | None = None
@@ -172,6 +177,7 @@ class RequestServer:
     _connections: dict[int, _Connection] = attrs.field(init=False, factory=dict)
     _queues: dict[str, PoolQueue[_Job]] = attrs.field(init=False, factory=dict)
     _in_service: int = attrs.field(init=False, default=0)
+    _numbers: Iterator[int] = attrs.field(init=False, factory=itertools.count)  # of sends and pulls of the slow path
     _inline: int = attrs.field(init=False, default=0)  # requests that were served without a task
     _refused: Faults = attrs.field(init=False, factory=lambda: Faults(name="refused"))  # errors of clients
     _nursery: trio.Nursery | None = attrs.field(init=False, default=None)
@@ -285,6 +291,8 @@ class RequestServer:
             slow_path.commit_offset(*decode_commit_offset(record))
         elif kind == WorkerMessage.TRAFFIC and slow_path is not None:
             slow_path.count_traffic(decode_traffic(record))
+        elif kind == WorkerMessage.SERVED:
+            decode_served(record).log()
         elif kind == WorkerMessage.PUT_RESULT and fast_path is not None:
             fast_path.put_finished(record)
         elif kind == WorkerMessage.SETTINGS and on_settings is not None:
@@ -293,6 +301,13 @@ class RequestServer:
             fast_path.cleaned(record)
         else:
             raise LocalProtocolError(f"worker {self.block.name} does not know ring messages of type {kind}")
+
+    def _sampled(self, request: R, origin: Origin) -> R:
+        """Have every Nth send and pull that is answered here logged."""
+        every = self.handlers.request_log_sample
+        if not every or next(self._numbers) % every:
+            return request
+        return watched(request, origin, self.gateway, self.now_ns)
 
     def _channel(self, origin: Origin) -> RingChannel:
         """The channel of a request. Of the fast path it is not stored: CLOSED may have arrived before."""
@@ -303,7 +318,8 @@ class RequestServer:
 
     def _take_send(self, slow_path: SlowPath, record: bytes) -> None:
         record, frame, is_counted = unchecked(record, WorkerMessage.SEND)
-        request, fast_path = decode_send(record, self._channel(decode_origin(record))), self.handlers.fast_path
+        origin, fast_path = decode_origin(record), self.handlers.fast_path
+        request = self._sampled(decode_send(record, self._channel(origin)), origin)
         serving.set((request.channel.connection, request.opaque))
         try:
             if fast_path is not None:
@@ -318,7 +334,8 @@ class RequestServer:
 
     def _take_pull(self, slow_path: SlowPath, record: bytes) -> None:
         record, frame, is_counted = unchecked(record, WorkerMessage.PULL)
-        request = decode_pull(record, self._channel(decode_origin(record)))
+        origin = decode_origin(record)
+        request = self._sampled(decode_pull(record, self._channel(origin)), origin)
         serving.set((request.channel.connection, request.opaque))
         try:
             if frame is not None:

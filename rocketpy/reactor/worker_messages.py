@@ -15,6 +15,7 @@ from typing import Any
 import attrs
 
 from rocketpy.errors import LocalProtocolError
+from rocketpy.logs import NO_VALUE
 from rocketpy.message.host import pack_host
 from rocketpy.message.message_id import encode_offset_message_id
 from rocketpy.native.core import Layout, ffi, lib
@@ -32,6 +33,7 @@ from rocketpy.remoting.fast_path import (
 )
 from rocketpy.remoting.frame import SerializeType
 from rocketpy.remoting.headers.send import EndTransactionRequestHeader
+from rocketpy.remoting.request_log import ServedRequest
 
 
 class WorkerMessage(IntEnum):
@@ -62,6 +64,7 @@ class WorkerMessage(IntEnum):
     FILTER = lib.RP_MSG_FILTER
     TRAFFIC = lib.RP_MSG_TRAFFIC
     DELIVER = lib.RP_MSG_DELIVER
+    SERVED = lib.RP_MSG_SERVED
 
 
 def name_of(kind: int) -> str:
@@ -79,6 +82,7 @@ REPLY = Layout("rp_msg_reply")
 PUT_RESULT = Layout("rp_msg_put_result")
 COMMIT_OFFSET = Layout("rp_msg_commit_offset")
 TRAFFIC = Layout("rp_msg_traffic")
+SERVED = Layout("rp_msg_served")
 TOPIC = Layout("rp_msg_topic")
 GROUP = Layout("rp_msg_group")
 BROKER = Layout("rp_msg_broker")
@@ -438,6 +442,24 @@ def decode_traffic(record: bytes) -> Traffic:
         requests=fixed.requests,
         wait_ms=fixed.wait_us // 1000,
         behind_bytes=fixed.behind_bytes,
+    )
+
+
+def decode_served(record: bytes) -> ServedRequest:
+    """The value of a SERVED record."""
+    fixed, origin = SERVED.read(record), decode_origin(record)
+    group, topic = _strings(record, SERVED.size, (fixed.group_size, fixed.topic_size))
+    return ServedRequest(
+        connection=origin.connection,
+        opaque=fixed.opaque,
+        name=RemotingCommand(fixed.code).name,
+        peer=origin.peer,
+        topic=_text(topic),
+        group=_text(group),
+        queue=fixed.queue_id if fixed.queue_id >= 0 else NO_VALUE,
+        offset=fixed.queue_offset if fixed.queue_offset >= 0 else NO_VALUE,
+        answer=fixed.answer,
+        duration_ms=max(0, fixed.answered_ns - origin.received_ns) / 1e6,
     )
 
 

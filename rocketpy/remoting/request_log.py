@@ -1,13 +1,15 @@
-"""A sample of the requests that Python serves, in the log: `requestLogSample=N` has every Nth.
+"""A sample of the served requests, in the log: `requestLogSample=N` has one of N, with its answer and duration.
 
-The C workers serve sends, pulls, commits of offsets and ends of transactions without a line; their counts are in
-the metrics. Without sampling processors are not wrapped.
+Each worker counts the requests that it answers. Processors are wrapped (`sampled`); send and pull workers tell the
+manager of theirs (SERVED, csrc/workers/shared/request_log.h); the request server watches the channels of sends and
+pulls that Python answers. Ends of transactions that C serves have no line. Without sampling nothing is wrapped.
 """
 
 from __future__ import annotations
 
 import itertools
 import logging
+import re
 import time
 from collections.abc import Iterator, Mapping
 
@@ -15,15 +17,47 @@ import attrs
 
 from rocketpy.errors import RocketError
 from rocketpy.faults import printable
-from rocketpy.logs import NO_VALUE
+from rocketpy.logs import NO_VALUE, serving
+from rocketpy.values import Value
 
-from .abc import Channel, Detached, Preparation, Processor, Response
+from .abc import Channel, Detached, Peer, Preparation, Processor, Response
 from .command import RemotingCommand
 
 _log = logging.getLogger(__name__)
+_NUMBER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 TOPIC_FIELDS = ("topic", "b", "defaultTopic")
 GROUP_FIELDS = ("consumerGroup", "group", "groupName", "producerGroup", "a")
+OFFSET_FIELDS = ("queueOffset", "commitOffset")
 TEXT_MAX = 127  # characters of a name that a client sends
+
+
+@attrs.frozen(eq=False, repr=False, kw_only=True)
+class ServedRequest(Value):
+    """A request that was answered."""
+
+    connection: int
+    opaque: int
+    name: str  # of its code
+    peer: Peer
+    topic: str
+    group: str
+    queue: int | str  # NO_VALUE: none
+    offset: int | str  # in the queue: of the message stored, or where a pull begins; NO_VALUE: none
+    answer: int | str  # a response code, or what came instead
+    duration_ms: float
+
+    def log(self) -> None:
+        """Write its line."""
+        token = serving.set((self.connection, self.opaque))
+        try:
+            _log.info(
+                "served request %s of client %s: topic %s, group %s, queue %s, offset %s, answered %s, "
+                "duration %.1f ms",
+                *(self.name, self.peer, _shown(self.topic), _shown(self.group), self.queue, self.offset),
+                *(self.answer, self.duration_ms),
+            )
+        finally:
+            serving.reset(token)
 
 
 @attrs.frozen(eq=False)
@@ -37,21 +71,29 @@ class SampledProcessor:
     async def process(self, request: RemotingCommand, channel: Channel) -> Response:
         if next(self.numbers) % self.every:
             return await self.processor.process(request, channel)
-        began_s, outcome = time.monotonic(), "an error"
+        began_s = time.monotonic()
+        outcome: int | str = "an error"
         try:
             response = await self.processor.process(request, channel)
             outcome = _outcome(response)
             return response
         except RocketError as exc:
-            outcome = str(exc.response_code)
+            outcome = int(exc.response_code)
             raise
         finally:
             fields = request.ext_fields or {}
-            _log.info(
-                "served request %s of client %s: topic %s, group %s, queue %s, answered %s after %.1f ms",
-                *(request.name, channel.peer, _first(fields, TOPIC_FIELDS), _first(fields, GROUP_FIELDS)),
-                *(_first(fields, ("queueId",)), outcome, (time.monotonic() - began_s) * 1000),
-            )
+            ServedRequest(
+                connection=channel.connection,
+                opaque=request.opaque,
+                name=request.name,
+                peer=channel.peer,
+                topic=_first(fields, TOPIC_FIELDS),
+                group=_first(fields, GROUP_FIELDS),
+                queue=_number(fields, ("queueId",)),
+                offset=_number(fields, OFFSET_FIELDS),
+                answer=outcome,
+                duration_ms=(time.monotonic() - began_s) * 1000,
+            ).log()
 
 
 def sampled(processors: Mapping[int, Processor], every: int) -> Mapping[int, Processor]:
@@ -62,12 +104,20 @@ def sampled(processors: Mapping[int, Processor], every: int) -> Mapping[int, Pro
     return {code: SampledProcessor(processor, every, numbers) for code, processor in processors.items()}
 
 
-def _outcome(response: Response) -> str:
+def _outcome(response: Response) -> int | str:
     if isinstance(response, Detached | Preparation):
         return "later"
-    return "nothing" if response is None else str(response.code)
+    return "nothing" if response is None else int(response.code)
+
+
+def _shown(name: str) -> str:
+    return printable(name[:TEXT_MAX]) or NO_VALUE
 
 
 def _first(fields: Mapping[str, str], names: tuple[str, ...]) -> str:
-    found = next((fields[name] for name in names if fields.get(name)), NO_VALUE)
-    return printable(found[:TEXT_MAX])
+    return next((fields[name] for name in names if fields.get(name)), "")
+
+
+def _number(fields: Mapping[str, str], names: tuple[str, ...]) -> int | str:
+    text = _first(fields, names)[:TEXT_MAX]
+    return int(text) if _NUMBER.fullmatch(text) else _shown(text)

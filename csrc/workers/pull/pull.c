@@ -92,7 +92,14 @@ rp_pull *rp_pull_open(const rp_pull_config *config) {
     pull->control = rp_control_header(config->block);
     pull->permission = RP_PERM_READ | RP_PERM_WRITE;
     set_limits(pull, config);
-    if (make_tables(pull) && open_files(pull) && open_rings(pull)) return pull;
+    if (make_tables(pull) && open_files(pull) && open_rings(pull)) {
+        pull->request_log = (rp_request_log){.worker = config->worker,
+                                             .manager = pull->manager,
+                                             .ring = config->to_manager,
+                                             .clock_ns = pull->config.clock_ns,
+                                             .every = config->request_log_sample};
+        return pull;
+    }
     int error = errno;
     rp_pull_close(pull);
     errno = error ? error : ENOMEM;

@@ -49,6 +49,7 @@ typedef struct rp_pull_config {
     uint32_t offset_check_in_slave;
     uint32_t long_polling; /* longPollingEnable */
     uint32_t fast_failure;
+    uint32_t request_log_sample; /* requestLogSample */
     uint32_t filter_retries; /* filterSupportRetry */
     int64_t short_polling_ms;
     int64_t wait_time_in_queue_ms;

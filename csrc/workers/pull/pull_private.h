@@ -13,6 +13,7 @@
 #include "workers/pull/subscription.h"
 #include "workers/pull/suspended_pulls.h"
 #include "workers/shared/admission.h"
+#include "workers/shared/request_log.h"
 #include "workers/shared/tables.h"
 #include "workers/shared/traffic.h"
 
@@ -56,6 +57,7 @@ struct rp_pull {
     rp_map commits; /* COMMIT_OFFSET messages (rp_message_of) */
     uint64_t commits_flushed_ns;
     rp_traffic traffic;
+    rp_request_log request_log;
     rp_tags parsed; /* the expression of the current pull */
     int32_t parsed_hashes[RP_TAGS_MAX];
     rp_fetch fetch; /* the messages found for the current pull */

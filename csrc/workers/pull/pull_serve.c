@@ -108,6 +108,22 @@ static const uint64_t OUTSIDE_NS = 1000000000;
 
 /* ------------------------------------------------------------------ answers */
 
+/* A pull was answered. `names`: group, topic. */
+static void log_served(rp_pull *pull, const rp_msg_pull *request, const uint8_t *names, int32_t answer) {
+    rp_served line;
+    if (!rp_request_log_takes(&pull->request_log)) return;
+    rp_served_fill(&line,
+                   &(rp_msg_served){.origin = request->origin,
+                                    .queue_offset = request->queue_offset,
+                                    .opaque = request->opaque,
+                                    .code = request->code,
+                                    .queue_id = request->queue_id,
+                                    .group_size = request->group_size,
+                                    .topic_size = request->topic_size},
+                   names, names + request->group_size);
+    rp_request_log_write(&pull->request_log, &line, answer);
+}
+
 static rp_status error_reply(rp_pull *pull, const rp_msg_pull *request, int32_t code, const char *remark) {
     rp_ring_writer *selector = pull_selector_of(pull, request->origin.connection);
     if (!selector || request->flags & RP_REQUEST_ONEWAY) return RP_OK;
@@ -117,7 +133,9 @@ static rp_status error_reply(rp_pull *pull, const rp_msg_pull *request, int32_t 
                             .serialize_type = request->flags & RP_REQUEST_ROCKETMQ ? 1 : 0,
                             .remark = remark};
     if (code == RP_RESPONSE_SYSTEM_BUSY) pull_count(pull, RP_COUNT_BUSY, 1);
-    return rp_error_reply_send(selector, request->origin.connection, &reply);
+    rp_status status = rp_error_reply_send(selector, request->origin.connection, &reply);
+    if (status == RP_OK) log_served(pull, request, (const uint8_t *)(request + 1), code);
+    return status;
 }
 
 static int32_t code_of(const rp_fetch *fetch, const rp_msg_pull *request) {
@@ -202,6 +220,7 @@ static rp_status answer(rp_pull *pull, const pull_checked *pulled, int32_t code)
     memcpy(record + 1, fetch->slices, slices * sizeof(rp_slice));
     record->head_size = rp_pull_reply_encode(&reply, room + fixed, PULL_HEAD_MAX);
     rp_ring_commit(selector, fixed + record->head_size, RP_MSG_PULL_REPLY);
+    log_served(pull, request, pulled->names, reply.code);
     if (slices)
         count_messages(pull, pulled);
     else

@@ -108,6 +108,11 @@ rp_send *rp_send_open(const rp_send_config *config) {
     if (rp_map_init(&send->topics, 256) == 0 && rp_traffic_init(&send->traffic) == 0 && open_rings(send) &&
         open_log(send)) {
         rp_resume(send->config.worker, send->inputs, config->input_count + 1, reached, send);
+        send->request_log = (rp_request_log){.worker = config->worker,
+                                             .manager = send->manager,
+                                             .ring = config->to_manager,
+                                             .clock_ns = send->admission.clock_ns,
+                                             .every = config->request_log_sample};
         return send;
     }
     int error = errno;

@@ -45,6 +45,7 @@ typedef struct rp_send_config {
     uint32_t max_message_size;    /* bytes of body */
     uint32_t sync_flush;          /* 1: SYNC_FLUSH */
     uint32_t fast_failure;        /* brokerFastFailureEnable */
+    uint32_t request_log_sample;  /* requestLogSample */
     uint32_t is_slave; /* the log comes from a master: `master_link` and `from_replicator` are set, timers not */
     uint32_t check_crc; /* haCheckCrc */
     rp_master_link *master_link;

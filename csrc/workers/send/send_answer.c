@@ -101,7 +101,9 @@ rp_status rp_send_answer_fenced(rp_send *send, const rp_wait *wait) {
                           .queue_id = wait->queue_id,
                           .flags = wait->flags};
     count(send, RP_COUNT_PUT_FAILED, 1);
-    return rp_send_refuse(send, &refused, RP_RESPONSE_SERVICE_NOT_AVAILABLE, PERHAPS_STORED);
+    rp_status status = rp_send_refuse(send, &refused, RP_RESPONSE_SERVICE_NOT_AVAILABLE, PERHAPS_STORED);
+    if (status == RP_OK) rp_request_log_write(&send->request_log, wait->served, RP_RESPONSE_SERVICE_NOT_AVAILABLE);
+    return status;
 }
 
 rp_status rp_send_answer(rp_send *send, const rp_wait *wait, int32_t code) {
@@ -129,8 +131,10 @@ rp_status rp_send_answer(rp_send *send, const rp_wait *wait, int32_t code) {
                            .region = (const uint8_t *)send->config.region,
                            .region_size = send->region_size};
     rp_status status = rp_send_reply_send(selector, wait->connection, &reply);
-    if (status == RP_OK) rp_admission_count_latency(&send->admission, wait->received_ns);
-    return status;
+    if (status != RP_OK) return status;
+    rp_admission_count_latency(&send->admission, wait->received_ns);
+    rp_request_log_write(&send->request_log, wait->served, code);
+    return RP_OK;
 }
 
 /* The published output shows that the input was processed. */

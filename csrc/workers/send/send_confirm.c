@@ -28,6 +28,7 @@ static rp_status rp_waits_push(rp_waits *waits, const rp_wait *wait) {
     rp_wait *entry = &waits->entries[waits->tail % RP_WAITING_MAX];
     *entry = *wait;
     entry->ids = memcpy(ids, wait->ids, wait->ids_size);
+    if (wait->served && (entry->served = malloc(sizeof *wait->served))) *entry->served = *wait->served;
     waits->bytes += wait->ids_size;
     waits->tail++;
     return RP_OK;
@@ -42,6 +43,7 @@ static void rp_waits_pop(rp_waits *waits) {
     rp_wait *entry = &waits->entries[waits->head % RP_WAITING_MAX];
     waits->bytes -= entry->ids_size;
     free(entry->ids);
+    free(entry->served);
     entry->ids = NULL;
     waits->head++;
 }

@@ -18,6 +18,7 @@
 #include "workers/send/send.h"
 #include "workers/send/send_store.h"
 #include "workers/shared/admission.h"
+#include "workers/shared/request_log.h"
 #include "workers/shared/tables.h"
 #include "workers/shared/traffic.h"
 
@@ -29,7 +30,7 @@ enum { RP_WAITING_MAX = 65536, RP_WAITING_BYTES_MAX = 16777216 };
 /* What a reply waits for. */
 enum { RP_WAIT_FLUSH = 1, RP_WAIT_REPLICA = 2 };
 
-/* The fields of a reply to be sent later. `ids` belongs to the caller; rp_waits_push copies it. */
+/* The fields of a reply to be sent later. `ids` and `served` belong to the caller; rp_waits_push copies them. */
 typedef struct rp_wait {
     uint64_t need_phy_offset; /* the position that it waits for */
     uint64_t flush_deadline_ns, replica_deadline_ns;
@@ -48,6 +49,7 @@ typedef struct rp_wait {
     uint8_t *ids;
     uint32_t ids_size;
     uint32_t timer_state; /* of an internal put that was to end a timer: RP_TIMER_STATE_* */
+    rp_served *served; /* its line of the request log; NULL: it has none */
 } rp_wait;
 
 typedef struct rp_waits {
@@ -108,6 +110,7 @@ struct rp_send {
     uint64_t finish_paused_ns; /* since when selectors are to read no more; 0: they may */
     uint64_t intake_pause_ns; /* since when a change of roles wants that they read nothing; 0: it does not */
     rp_traffic traffic;
+    rp_request_log request_log;
     rp_log_view *half_records; /* half messages are read through it; NULL: there are no transactions */
     rp_half_places half_places;
     rp_half_reads *half_reads; /* NULL: there are no transactions */

@@ -17,10 +17,31 @@ static const char REFUSED_BY_SLAVE[] =
 
 static int is_internal(const rp_msg_send *request) { return request->origin.connection >= RP_CONNECTION_INTERNAL; }
 
+/* The line of the request log for a send that is answered; NULL: it has none. */
+static rp_served *line_of(rp_send *send, const rp_msg_send *request, int32_t queue_id, int64_t queue_offset,
+                          rp_served *room) {
+    if (is_internal(request) || !rp_request_log_takes(&send->request_log)) return NULL;
+    const uint8_t *topic = (const uint8_t *)(request + 1);
+    rp_served_fill(room,
+                   &(rp_msg_served){.origin = request->origin,
+                                    .queue_offset = queue_offset,
+                                    .opaque = request->opaque,
+                                    .code = request->code,
+                                    .queue_id = queue_id,
+                                    .group_size = request->group_size,
+                                    .topic_size = request->topic_size},
+                   topic + request->topic_size, topic);
+    return room;
+}
+
 static rp_status refuse(rp_send *send, const rp_msg_send *request, int32_t code, const char *remark) {
     rp_refused refused = {&request->origin, request->token, request->opaque, request->queue_id, request->flags};
+    rp_served line;
     count(send, code == RP_RESPONSE_SYSTEM_BUSY ? RP_COUNT_BUSY : RP_COUNT_PUT_FAILED, 1);
-    return rp_send_refuse(send, &refused, code, remark);
+    rp_status status = rp_send_refuse(send, &refused, code, remark);
+    if (status == RP_OK)
+        rp_request_log_write(&send->request_log, line_of(send, request, request->queue_id, -1, &line), code);
+    return status;
 }
 
 static void set_resume_point_stored(void *context, const rp_put *put, const rp_stored *stored) {
@@ -124,7 +145,12 @@ static rp_status append(rp_send *send, const rp_put *put) {
     wait.phy_offset = stored.phy_offset;
     wait.queue_offset = stored.queue_offset;
     wait.size = stored.size;
-    if (is_oneway) return RP_OK;
+    rp_served line;
+    wait.served = line_of(send, request, put->answer_queue_id, (int64_t)stored.queue_offset, &line);
+    if (is_oneway) {
+        rp_request_log_write(&send->request_log, wait.served, wait.code);
+        return RP_OK;
+    }
     wait.ids_size = rp_put_message_ids(put, &stored, send->ids);
     /* The message is stored: if there is no memory for the reply, the client repeats the request, but we must not store
      * it again. */

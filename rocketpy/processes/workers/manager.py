@@ -145,7 +145,7 @@ class ManagerMain(RequestServerMain):
     async def _run(self, context: WorkerContext, store: MessageStore) -> None:
         inherited, topology, name = self.inherited, self.inherited.topology, context.name
         drop_crashed_request(context.block, topology)
-        faults = Faults()
+        faults, sample = Faults(), inherited.settings.rocketpy.request_log_sample
         gateway = self._gateway(context, faults)
         inputs = {ring.producer: RingReader(ring) for ring in topology.inputs(name)}
         fast_path = self._fast_path(inputs[SEND])
@@ -165,12 +165,13 @@ class ManagerMain(RequestServerMain):
                     gateway=gateway,
                     pools=inherited.pools,
                     handlers=Handlers(
-                        processors=sampled(controller.processors(), inherited.settings.rocketpy.request_log_sample),
+                        processors=sampled(controller.processors(), sample),
+                        request_log_sample=sample,
                         slow_path=controller,
                         fast_path=fast_path,
                         access=controller.services.access,
                         # a sample of requests is taken in their processors
-                        inline={} if inherited.settings.rocketpy.request_log_sample else controller.inline(),
+                        inline={} if sample else controller.inline(),
                     ),
                 )
                 async with trio.open_nursery() as nursery:

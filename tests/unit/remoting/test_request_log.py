@@ -10,6 +10,7 @@ import trio
 
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import RequestRefused
+from rocketpy.logs import fields_of, serving
 from rocketpy.remoting.abc import Channel, Detached, Processor, Response
 from rocketpy.remoting.answers import RequestTable
 from rocketpy.remoting.command import RemotingCommand
@@ -40,7 +41,7 @@ def ask(processors: Mapping[int, Processor], **fields: str) -> RemotingCommand |
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage().rpartition(" after ")[0] for record in caplog.records]
+    return [record.getMessage().rpartition(", duration ")[0] for record in caplog.records]
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +53,7 @@ def test_every_third_request_is_logged(caplog: pytest.LogCaptureFixture) -> None
     processors = sampled({10: ByTopic(), 11: ByTopic()}, 3)
     answers = [ask(processors, topic="T") for _ in range(7)]
     assert [answer.code if answer else None for answer in answers] == [7] * 7
-    assert lines(caplog) == [SERVED + "topic T, group -, queue -, answered 7"] * 3
+    assert lines(caplog) == [SERVED + "topic T, group -, queue -, offset -, answered 7"] * 3
 
 
 def test_each_outcome_has_its_line(caplog: pytest.LogCaptureFixture) -> None:
@@ -61,9 +62,9 @@ def test_each_outcome_has_its_line(caplog: pytest.LogCaptureFixture) -> None:
     assert codes == [ResponseCode.NO_PERMISSION, None, 8]
     outcomes = [line.partition("topic ")[2] for line in lines(caplog)]
     assert outcomes == [
-        f"refused, group -, queue -, answered {ResponseCode.NO_PERMISSION}",
-        "oneway, group -, queue -, answered nothing",
-        "waits, group -, queue -, answered later",
+        f"refused, group -, queue -, offset -, answered {ResponseCode.NO_PERMISSION}",
+        "oneway, group -, queue -, offset -, answered nothing",
+        "waits, group -, queue -, offset -, answered later",
     ]
 
 
@@ -71,6 +72,22 @@ def test_names_of_a_client_cannot_forge_lines(caplog: pytest.LogCaptureFixture) 
     ask(sampled({10: ByTopic()}, 1), b="T\nforged", consumerGroup="g" * 1_000, queueId="3")
     (line,) = lines(caplog)
     assert line.startswith(SERVED + "topic T\\nforged, group ggg") and len(line) < 400
+
+
+def test_a_line_names_its_request_and_the_numbers_of_its_header(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serving_then: list[object] = []
+    monkeypatch.setattr(caplog.handler, "filters", [lambda _: serving_then.append(serving.get()) or True])
+    ask(sampled({10: ByTopic()}, 1), topic="T", queueId="3", commitOffset="12")
+    ask(sampled({10: ByTopic()}, 1), topic="T", queueId="x\n", queueOffset="9" * 30)
+    assert [line.partition("group -, ")[2] for line in lines(caplog)] == [
+        "queue 3, offset 12, answered 7",
+        f"queue x\\n, offset {'9' * 30}, answered 7",
+    ]
+    found = fields_of(caplog.records[0])
+    assert [found[name] for name in ("request", "topic", "queue", "offset", "code")] == ["SEND_MESSAGE", "T", 3, 12, 7]
+    assert serving_then == [(CHANNEL.connection, 0)] * 2 and serving.get() is None
 
 
 def test_without_sampling_nothing_is_wrapped() -> None:
