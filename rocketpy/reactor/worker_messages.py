@@ -454,7 +454,7 @@ def decode_served(record: bytes) -> ServedRequest:
         opaque=fixed.opaque,
         name=RemotingCommand(fixed.code).name,
         peer=origin.peer,
-        topic=_text(topic),
+        topic=_text(topic) or NO_VALUE,
         group=_text(group),
         queue=fixed.queue_id if fixed.queue_id >= 0 else NO_VALUE,
         offset=fixed.queue_offset if fixed.queue_offset >= 0 else NO_VALUE,

@@ -47,8 +47,7 @@ def send_half(rig: FastPath, command: RemotingCommand | None = None) -> tuple[in
     return int(answer.ext_fields["queueOffset"]), decode_offset_message_id(answer.ext_fields["msgId"]).phy_offset
 
 
-def end(rig: FastPath, place: tuple[int, int], action: int, group: str = "P") -> tuple[int, str] | None:
-    """The answer to END_TRANSACTION; None if there is none."""
+def end_request(place: tuple[int, int], action: int, group: str = "P") -> RemotingCommand:
     header = EndTransactionRequestHeader(
         producer_group=group,
         tran_state_table_offset=place[0],
@@ -56,7 +55,12 @@ def end(rig: FastPath, place: tuple[int, int], action: int, group: str = "P") ->
         commit_or_rollback=action,
         msg_id="u1",
     )
-    rig.frame(RemotingCommand.request(RequestCode.END_TRANSACTION, header))
+    return RemotingCommand.request(RequestCode.END_TRANSACTION, header)
+
+
+def end(rig: FastPath, place: tuple[int, int], action: int, group: str = "P") -> tuple[int, str] | None:
+    """The answer to END_TRANSACTION; None if there is none."""
+    rig.frame(end_request(place, action, group))
     found = answers(rig)
     return (found[0].code, found[0].remark or "") if found else None
 

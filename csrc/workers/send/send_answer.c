@@ -110,14 +110,19 @@ rp_status rp_send_answer(rp_send *send, const rp_wait *wait, int32_t code) {
     if (!rp_send_may_answer(send)) return rp_send_answer_fenced(send, wait);
     if (wait->connection >= RP_CONNECTION_INTERNAL) return rp_send_put_result(send, wait, code);
     rp_ring_writer *selector = rp_send_ring_to(send, wait->connection);
-    if (!selector || wait->flags & RP_REQUEST_ONEWAY) return RP_OK;
+    if (!selector || wait->flags & RP_REQUEST_ONEWAY) {
+        rp_request_log_write(&send->request_log, wait->served, code);
+        return RP_OK;
+    }
     if (wait->flags & RP_REQUEST_END) { /* whether it is on the disk or not: the check would end it again */
         rp_error_reply ended = {.opaque = wait->opaque,
                                 .code = RP_RESPONSE_SUCCESS,
                                 .version = send->config.version,
                                 .serialize_type = wait->flags & RP_REQUEST_ROCKETMQ ? 1 : 0,
                                 .remark = ""};
-        return rp_error_reply_send(selector, wait->connection, &ended);
+        rp_status sent = rp_error_reply_send(selector, wait->connection, &ended);
+        if (sent == RP_OK) rp_request_log_write(&send->request_log, wait->served, RP_RESPONSE_SUCCESS);
+        return sent;
     }
     rp_send_reply reply = {.serialize_type = wait->flags & RP_REQUEST_ROCKETMQ ? 1 : 0,
                            .trace_on = (uint8_t)send->config.trace_on,

@@ -42,11 +42,29 @@ struct moved_end {
     uint8_t group[GROUP_MAX];
 };
 
+/* The line of the request log for an end that is answered; NULL: it has none. */
+static rp_served *line_of(rp_send *send, const rp_msg_end_transaction *request, rp_served *room) {
+    if (request->origin.connection >= RP_CONNECTION_INTERNAL || !rp_request_log_takes(&send->request_log)) return NULL;
+    const uint8_t *group = (const uint8_t *)(request + 1);
+    rp_served_fill(room,
+                   &(rp_msg_served){.origin = request->origin,
+                                    .queue_offset = request->queue_offset,
+                                    .opaque = request->opaque,
+                                    .code = request->code,
+                                    .queue_id = -1,
+                                    .group_size = request->group_size},
+                   group, group);
+    return room;
+}
+
 static rp_status refuse(rp_send *send, const rp_msg_end_transaction *request, int32_t code, const char *remark) {
+    rp_served line;
     rp_refused refused = {
         .origin = &request->origin, .token = request->token, .opaque = request->opaque, .flags = request->flags};
     count(send, code == RP_RESPONSE_SYSTEM_BUSY ? RP_COUNT_BUSY : RP_COUNT_ENDS_REFUSED, 1);
-    return rp_send_refuse(send, &refused, code, remark);
+    rp_status status = rp_send_refuse(send, &refused, code, remark);
+    if (status == RP_OK) rp_request_log_write(&send->request_log, line_of(send, request, &line), code);
+    return status;
 }
 
 /* A property of the half message; the size is 0 if there is none. */
@@ -248,10 +266,14 @@ static rp_status answer_ended(rp_send *send, const rp_msg_end_transaction *reque
                     .opaque = request->opaque,
                     .flags = request->flags | RP_REQUEST_END};
     uint64_t phy_offset;
+    rp_served line;
     if (request->action == RP_END_RENEW) /* repeated: its result was lost with a send worker */
         rp_half_states_renewed(send->config.half_states, (uint64_t)request->queue_offset, (uint64_t)request->phy_offset,
                                &wait.queue_offset, &phy_offset);
-    if (state == state_after(request->action)) return rp_send_answer(send, &wait, RP_RESPONSE_SUCCESS);
+    if (state == state_after(request->action)) {
+        wait.served = line_of(send, request, &line);
+        return rp_send_answer(send, &wait, RP_RESPONSE_SUCCESS);
+    }
     return refuse(send, request, RP_RESPONSE_SYSTEM_ERROR,
                   state == RP_HALF_COMMITTED     ? "the transaction has been committed before"
                   : state == RP_HALF_ROLLED_BACK ? "the transaction has been rolled back before"
@@ -274,6 +296,8 @@ static rp_status finish(rp_send *send, struct end *end) {
         const char *remark = rp_send_append_fault(send, status, &code);
         return refuse(send, request, code, remark);
     }
+    rp_served line;
+    wait.served = line_of(send, request, &line);
     count(send, counter_of(request->action), 1);
     if (rp_send_answer_or_wait(send, &wait) != RP_OK)
         count(send, RP_COUNT_STALLS, 1); /* stored: without memory for the reply, the client repeats it */

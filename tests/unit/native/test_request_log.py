@@ -10,9 +10,9 @@ import pytest
 
 pytest.importorskip("rocketpy.native._rocketpy", reason="the fast path is C")
 
-from rocketpy.broker.fast_path.shared_memory import DeliveryMarks
+from rocketpy.broker.fast_path.shared_memory import DeliveryMarks, SharedHalfStates
 from rocketpy.codes import ResponseCode
-from rocketpy.message.names import SCHEDULE_TOPIC
+from rocketpy.message.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from rocketpy.native.core import ffi, lib
 from rocketpy.reactor.worker_messages import decode_served, encode_put
 from rocketpy.remoting.abc import Peer
@@ -21,6 +21,7 @@ from rocketpy.remoting.fast_path import MessageToPut
 from rocketpy.remoting.request_log import ServedRequest
 from tests.support.fast_path import FastPath
 from tests.support.fast_path_requests import pull, ready, send_v2
+from tests.support.half_messages import COMMIT, ROLLBACK, end_request, send_half
 
 MS = 1_000_000
 NAME_MAX, DEPTH_MAX = 127, 1 << 13  # csrc/workers/shared/request_log.h
@@ -123,6 +124,25 @@ def test_a_delayed_send_has_the_topic_and_queue_of_its_client(open_rig: Open) ->
     rig.turn()
     assert rig.workers["send"].counters[lib.RP_COUNT_SLOW] == 0
     assert [(line.topic, line.queue, line.answer) for line in lines(rig)] == [("T", 2, 0)]
+
+
+@pytest.mark.parametrize(("is_oneway", "every"), [(False, 1), (True, 1), (False, 0)])
+def test_an_end_of_a_transaction_has_a_line(open_rig: Open, is_oneway: bool, every: int) -> None:
+    rig = open_rig(every, half_states=SharedHalfStates().pointer)
+    for topic in (TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC):
+        rig.add_topic(topic, 1, flags=lib.RP_TOPIC_NO_SEND)
+    rig.turn()
+    place = send_half(rig)
+    lines(rig)
+    for opaque, action in ((5, COMMIT), (6, COMMIT), (7, ROLLBACK)):  # the first one ends it
+        command = end_request(place, action)
+        command.opaque = opaque
+        command.flag |= FLAG_ONEWAY if is_oneway else 0
+        rig.frame(command)
+        rig.turn()
+    found = [(line.name, line.opaque, line.group, line.topic, line.offset, line.answer) for line in lines(rig)]
+    expected = [(5, ResponseCode.SUCCESS), (6, ResponseCode.SUCCESS), (7, ResponseCode.SYSTEM_ERROR)]
+    assert found == [("END_TRANSACTION", number, "P", "-", 0, code) for number, code in expected if every]
 
 
 def test_puts_of_the_broker_itself_have_none(open_rig: Open) -> None:
