@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bench import report as ours
 from rocketpy.bench import plots, report, result
 from rocketpy.bench.load import LATENCY_MAX_NS, HdrHistogram
 from rocketpy.bench.result import PointResult, Result, Run
@@ -81,3 +82,11 @@ def test_the_plots_are_the_same_for_the_same_result(tmp_path: Path) -> None:
     assert {name: (tmp_path / name).read_bytes() for name in names} == first
     assert all((tmp_path / name).with_suffix(".png").read_bytes().startswith(b"\x89PNG") for name in names)
     assert b"producerRate=200 run 1" in first["a-rate.svg"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "-"), (0.0, "0"), (12.345, "12.3"), (999.4, "999"), (999.98, "1,000"), (-1234.5, "-1,234")],
+)
+def test_a_number_has_three_figures_and_no_exponent(value: float | None, text: str) -> None:
+    assert report.number(value) == ours.number(value) == text
