@@ -19,6 +19,7 @@
 #include "store/queues/unit.h"
 
 #define OFFSET_MAX ((uint64_t)1 << 58) /* times 20 is below 2^63, with room for a file */
+enum { READ_AROUND = 32768 /* bytes */ };
 enum { BLANKS_PER_WRITE = 256, UNKNOWN_LEVEL_DELAY_MS = 1000 };
 
 int rp_cq_is_offset(uint64_t offset) { return offset < OFFSET_MAX; }
@@ -69,6 +70,17 @@ void rp_cq_release(rp_cq_reader *reader) { rp_queue_files_release(reader); }
 
 uint64_t rp_cq_units_per_file(const rp_cq_reader *reader) { return rp_queue_files_size(reader) / RP_CQ_UNIT_SIZE; }
 
+/* Units that are not in memory are read with those around them. A lone page would leave most random reads of old
+ * messages to wait for the disk twice, and pulls wait for units one after the other. */
+static int64_t read_units(int fd, uint8_t *units, uint64_t size, uint64_t at) {
+    uint8_t around[READ_AROUND];
+    struct iovec piece = {units, size};
+    ssize_t n = preadv2(fd, &piece, 1, (off_t)at, RWF_NOWAIT);
+    if (n == (ssize_t)size) return n;
+    if (n < 0 && errno == EAGAIN) (void)!pread(fd, around, sizeof around, (off_t)(at & ~(READ_AROUND - 1ull)));
+    return rp_read_at(fd, units, size, at);
+}
+
 int32_t rp_cq_read(rp_cq_reader *reader, const rp_queue *queue, uint64_t offset, uint32_t count, uint8_t *units) {
     uint64_t max = rp_load_acquire(&queue->max_offset), min = rp_load_acquire(&queue->min_offset);
     uint64_t per_file = rp_cq_units_per_file(reader), at = offset % per_file;
@@ -77,7 +89,7 @@ int32_t rp_cq_read(rp_cq_reader *reader, const rp_queue *queue, uint64_t offset,
     if (count > per_file - at) count = (uint32_t)(per_file - at);
     int fd = rp_queue_files_find(reader, queue, offset / per_file);
     if (fd < 0) return errno == ENOENT ? 0 : -1;
-    int64_t size = rp_read_at(fd, units, (uint64_t)count * RP_CQ_UNIT_SIZE, at * RP_CQ_UNIT_SIZE);
+    int64_t size = read_units(fd, units, (uint64_t)count * RP_CQ_UNIT_SIZE, at * RP_CQ_UNIT_SIZE);
     return size < 0 ? -1 : (int32_t)(size / RP_CQ_UNIT_SIZE);
 }
 
