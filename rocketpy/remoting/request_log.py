@@ -1,8 +1,8 @@
 """A sample of the served requests, in the log: `requestLogSample=N` has one of N, with its answer and duration.
 
-Each worker counts the requests that it answers. Processors are wrapped (`sampled`); send and pull workers tell the
-manager of theirs (SERVED, csrc/workers/shared/request_log.h); the request server watches the channels of sends and
-pulls that Python answers. Ends of transactions that C serves have no line. Without sampling nothing is wrapped.
+Each worker counts its own. Processors are wrapped (`sampled`); send and pull workers tell the manager of what they
+answer, ends of transactions too (SERVED, csrc/workers/shared/request_log.h); the request server watches the channels of
+sends and pulls that Python answers. Without sampling nothing is wrapped.
 """
 
 from __future__ import annotations
