@@ -110,11 +110,6 @@ def missed(what: str, bar: str, cell: Cell, *, unit: str = "", remark: str = "",
     return Quote(BENCHMARKS, f"| {label} | {{}}{unit} | {bar}{unit} *missed* |", (*more, cell))
 
 
-def of_scenario(what: str, bar: str, label: str, *, remark: str = "", more: tuple[Cell, ...] = ()) -> Quote:
-    """A missed bar of `bench.shipped`, whose row in the page begins with `label`."""
-    return missed(what, bar, Cell("scenarios.md", (label,), "value", report.number), remark=remark, more=more)
-
-
 def of_spark(what: str, bar: str, *row: str, unit: str = "", page: str = "spark-bars.md") -> Quote:
     """A missed bar of `bench.spark_bars`."""
     return missed(f"Spark, {what}", bar, Cell(page, row, "median"), unit=unit)
@@ -208,13 +203,6 @@ QUOTES = (
         "≤0.5",
         Cell("store-bars-full-page-cache.md", ("open-loop", "max_us"), "ratio"),
         unit="×",
-    ),
-    of_scenario(
-        "random cold reads of 4 KiB per second",
-        "≥8000",
-        "random cold reads of 4 KiB, dataReadAheadEnable=false",
-        remark=" with `dataReadAheadEnable=false`; {} by default",
-        more=(Cell("scenarios.md", ("reads_per_s",), "default properties", report.number, section="cold-reads"),),
     ),
     missed(
         "catch-up, MB/s",
