@@ -16,6 +16,7 @@ import re
 import shutil
 import sys
 import tempfile
+import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -31,9 +32,9 @@ NETWORK, ANY_STATUS, NOT_RUN = "network", "any status", "not run: "
 CHECKOUT = "/root/rocketpy"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PAGE_S = 1800.0
-SYSTEM = ROOT / "build/fresh/bookworm"
 # What the installer adds to packages of the priority "important" where a server is asked for, and git for the checkout.
 PACKAGES = "bash-completion,ca-certificates,git,libpam-systemd,netcat-openbsd,openssh-client,systemd-sysv"
+SYSTEM = ROOT / f"build/fresh/bookworm-{zlib.crc32(PACKAGES.encode()):08x}"
 # Of this machine: how packages are reached, if it is not as everywhere.
 WAY = ("/etc/resolv.conf", "/etc/pip.conf", "/etc/ssl/certs/ca-certificates.crt", "/etc/apt/apt.conf.d/99*")
 
