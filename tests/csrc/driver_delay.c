@@ -17,25 +17,31 @@ static void marks(void) {
     rp_delivery_marks *marks = rp_shared_create(sizeof *marks + LEVELS * sizeof(rp_delivery_slot));
     CHECK(marks);
     marks->level_max = LEVELS;
-    uint64_t published = 0, done[LEVELS + 2] = {0}; /* by level: phy offset + 1 of the last delivery that was stored */
+    /* by level: phy offset + 1 and queue offset of the last delivery that was stored */
+    uint64_t published = 0, done[LEVELS + 2] = {0}, queue[LEVELS + 2] = {0};
     for (uint32_t round = 0; round < ROUNDS; round++) {
         uint32_t level = some() % (LEVELS + 2);
-        rp_delivery delivery = {.level = level, .phy_offset = done[level] + some() % 3, .queue_offset = round}, last;
+        rp_delivery delivery = {.level = level,
+                                .phy_offset = done[level] + some() % 3,
+                                .queue_offset = queue[level] + some() % 3},
+                    last;
         if (done[level] && some() % 4 == 0) delivery.phy_offset = done[level] - 1;
         int is_level = level >= 1 && level <= LEVELS;
-        CHECK(rp_delivery_marks_has(marks, &delivery) == (is_level && delivery.phy_offset < done[level]));
+        int is_done = is_level && delivery.phy_offset < done[level] && delivery.queue_offset <= queue[level];
+        CHECK(rp_delivery_marks_has(marks, &delivery) == is_done);
         if (rp_delivery_marks_has(marks, &delivery)) continue;
         uint64_t end = published + 1 + some() % 1000;
         rp_delivery_marks_mark(marks, &delivery, end);
         if (some() % 8) { /* the record is published */
             published = end;
             done[level] = is_level ? delivery.phy_offset + 1 : 0;
+            queue[level] = is_level ? delivery.queue_offset : 0;
         } else { /* whoever marked it has died before */
             rp_delivery_marks_open(marks, published);
             published += some() % 2000;
         }
         CHECK(rp_delivery_marks_last(marks, level, published, &last) == (done[level] != 0));
-        if (done[level]) CHECK(last.phy_offset == done[level] - 1 && last.level == level);
+        if (done[level]) CHECK(last.phy_offset == done[level] - 1 && last.queue_offset == queue[level]);
     }
 }
 
