@@ -1,7 +1,6 @@
 #include "workers/send/send_delay.h"
 #include <stdio.h>
 #include <string.h>
-#include "base/crash_point.h"
 #include "base/numbers.h"
 #include "base/utf8.h"
 #include "wire/codes.h"
@@ -88,7 +87,6 @@ static const rp_topic *target_of(const rp_send *send, const rp_record_view *reco
 
 static void mark(void *context, const rp_put *put, const rp_stored *stored) {
     const rp_send *send = context;
-    RP_CRASH_POINT("deliver.mark");
     rp_delivery_marks_mark(send->config.marks, &put->delivery, stored->end_phy_offset);
 }
 
