@@ -135,7 +135,7 @@ test-spark: $(VENV)/.spark $(VENV)/.delta $(OTHER_SPARK) build/prometheus  ## th
 
 test-gallery: $(VENV)/.delta  ## the examples of docs/use/examples/spark (Java 17)
 	@sh deploy/java_17.sh
-	$(PYTEST) --numprocesses 0 tests/spark/test_gallery.py
+	$(PYTEST) --numprocesses 0 tests/spark/test_gallery.py tests/spark/test_page_runs.py
 
 test-spark-cluster: $(VENV)/.delta  ## a standalone cluster of Spark whose worker is killed, and Spark Connect (Java 17)
 	@sh deploy/java_17.sh
