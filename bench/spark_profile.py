@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import textwrap
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +33,7 @@ STEPS = (  # in the order in which a stack is looked through: the first that mat
 OTHER = "other Java code"
 EVENT = re.compile(r"^jdk\.(?:ExecutionSample|NativeMethodSample) \{$(.*?)^\}$", re.MULTILINE | re.DOTALL)
 THREAD = re.compile(r'sampledThread = "([^"]*)"')
+DUMP_S = 30.0
 TASK = "Executor task launch worker"
 
 
@@ -52,18 +54,21 @@ def shares(text: str) -> Counter[str]:
     return Counter(map(step_of, stacks(text)))
 
 
+def samples(file: Path) -> str:
+    """Return the samples of a recording, as text; nothing while it is being written."""
+    words = ["jfr", "print", "--events", "jdk.ExecutionSample,jdk.NativeMethodSample", str(file)]
+    return subprocess.run(words, check=False, capture_output=True, text=True).stdout
+
+
 def record(directory: Path, options: tuple[str, ...]) -> str:
     """Run the scan under Java Flight Recorder. Returns: its samples as text. Raises: CalledProcessError."""
-    flight = f"-XX:StartFlightRecording=filename={directory}/%p.jfr,settings=profile"
+    flight = f"-XX:StartFlightRecording=filename={directory},settings=profile"
     command = [sys.executable, "-m", "bench.spark_bars", "--only", "broker", "--json", str(directory / "bars.json")]
     subprocess.run([*command, *options], check=True, env=os.environ | {"JDK_JAVA_OPTIONS": flight})
-    text = ""
-    for file in sorted(directory.glob("*.jfr")):
-        events = "jdk.ExecutionSample,jdk.NativeMethodSample"
-        done = subprocess.run(
-            ["jfr", "print", "--events", events, str(file)], check=True, capture_output=True, text=True
-        )
-        text += done.stdout
+    text, until_s = "", time.monotonic() + DUMP_S
+    while not EVENT.search(text) and time.monotonic() < until_s:  # the JVM writes its file when Python has ended
+        time.sleep(1)
+        text = "".join(map(samples, sorted(directory.glob("*.jfr"))))
     return text
 
 
