@@ -23,18 +23,18 @@ BARS = {"pss_mib": ("memory (PSS)", "MiB"), "descriptors": ("open descriptors", 
 def rows(found: Result) -> list[Row]:
     """Return the growth of each resource with its bar. Raises: ConfigError: the run was too short to have them."""
     (run,) = found.points[0].runs
-    figures, judged = run.figures, list[Row]()
+    figures, found_rows = run.figures, list[Row]()
     try:
         for resource, (what, unit) in BARS.items():
             growth = figures[f"{resource}_per_hour"]
-            judged.append(Row(f"{what}: growth", growth, f"{unit} an hour".strip(), LIMITS[resource].per_hour))
-            judged.append(Row(f"{what}: after the first fifth", figures[f"{resource}_first"], unit))
-            judged.append(Row(f"{what}: at the end", figures[f"{resource}_last"], unit))
-        judged.append(Row("processes replaced", figures["processes_replaced"], "", 0))
+            found_rows.append(Row(f"{what}: growth", growth, f"{unit} an hour".strip(), LIMITS[resource].per_hour))
+            found_rows.append(Row(f"{what}: after the first fifth", figures[f"{resource}_first"], unit))
+            found_rows.append(Row(f"{what}: at the end", figures[f"{resource}_last"], unit))
+        found_rows.append(Row("processes replaced", figures["processes_replaced"], "", 0))
     except KeyError as missing:
         raise ConfigError(f"the result of {found.name} has no {missing.args[0]}: run a longer soak") from missing
     rate = Row("messages sent, each consumed by two groups", figures["messages_per_s"], "/s")
-    return [rate, *judged, Row("requests failed", sum(run.errors.values()), "", 0)]
+    return [rate, *found_rows, Row("requests failed", sum(run.errors.values()), "", 0)]
 
 
 def page(found: Result) -> str:

@@ -119,7 +119,7 @@ class NotDelivered(Enum):
 
 @attrs.frozen(eq=False, repr=False)
 class Delivered(Value):
-    """What the send worker has done with DueMessages."""
+    """The answer of the send worker to DueMessages."""
 
     count: int  # delivered, from the first on
     stopped_by: NotDelivered | None  # why the next one is not; None: all are delivered
@@ -354,8 +354,8 @@ class FastPath(Protocol):
         path has returned the sends of the previous one."""
 
     async def deliver(self, due: DueMessages) -> Delivered:
-        """Store delayed messages in their topics, up to the first that needs the caller. Those that were delivered
-        before count, and are not stored again."""
+        """Store delayed messages in their topics, up to the first that needs the caller. A message that was delivered
+        before counts, and is not stored again."""
 
     async def position(self) -> int:
         """Wait for the end of the log at the time when the send worker has taken all that it was told so far."""
