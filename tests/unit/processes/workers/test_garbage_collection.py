@@ -44,7 +44,7 @@ def test_collections_of_young_objects_freeze_nothing() -> None:
     with short_collections(now_ns=ProcessorTime(10**9)):
         gc.collect(0)
         gc.collect(1)
-    assert gc.get_freeze_count() == before
+    assert gc.get_freeze_count() <= before  # less if an object of another test was frozen, and is freed meanwhile
 
 
 def test_frozen_objects_are_freed_when_nothing_refers_to_them() -> None:
@@ -66,4 +66,4 @@ def test_after_the_context_nothing_is_frozen() -> None:
         pass
     before = gc.get_freeze_count()
     gc.collect()
-    assert gc.get_freeze_count() == before
+    assert gc.get_freeze_count() <= before  # as above
