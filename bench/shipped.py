@@ -8,7 +8,10 @@ page of the results that are there, without a run.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
+from tempfile import gettempdir
 
 import attrs
 import click
@@ -19,6 +22,7 @@ from rocketpy.bench.idle_cost import USER_BYTES_MAX
 from rocketpy.bench.result import Result, Tick
 from rocketpy.bench.runner import Plan
 
+from .ballast import full_page_cache
 from .readme import RESULTS
 from .report import Row
 
@@ -122,12 +126,16 @@ def _say(label: str) -> Tick:
 @click.option("--only", multiple=True, type=click.Choice(names()), help="These alone; may be repeated.")
 @click.option("--runs", type=click.IntRange(1), default=3, show_default=True, help="Runs of each point.")
 @click.option("--store", type=click.Path(file_okay=False, exists=True, path_type=Path), help="Directory of stores.")
+@click.option("--fill-page-cache", is_flag=True, help="Measure with no memory free (README: virtual machines).")
 @click.option("--page", "only_page", is_flag=True, help="Only write the page of the results that are there.")
-def main(only: tuple[str, ...], runs: int, store: Path | None, *, only_page: bool) -> None:
+def main(only: tuple[str, ...], runs: int, store: Path | None, *, fill_page_cache: bool, only_page: bool) -> None:
     """Run the shipped scenarios, and write their results and the page of them."""
     JSON.mkdir(exist_ok=True)
+    around = partial(full_page_cache, store or Path(gettempdir())) if fill_page_cache else nullcontext
     for name in () if only_page else only or names():
-        found = runner.run_all(scenario.read(name), Plan(access=Access(""), runs=runs, store=store), _say)
+        found = runner.run_all(scenario.read(name), Plan(access=Access(""), runs=runs, store=store), _say, around)
+        if fill_page_cache:
+            found = attrs.evolve(found, machine={**found.machine, "page_cache": "full"})
         found.write(JSON / f"{name}.json")
         click.echo(f"{name}\n{report.figures(found.points)}\n")
     PAGE.write_text(page(read_results()), encoding="utf-8")

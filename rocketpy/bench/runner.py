@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -80,12 +81,18 @@ def place(plan: Plan, scenario: Scenario, tick: Tick) -> Iterator[tuple[Generato
             yield ClientGenerator(lambda: rocketmq.connect(cluster, scenario.pull_batch_size), tick, broker), about
 
 
-def run_all(points: Sequence[Point], plan: Plan, watch: Callable[[str], Tick]) -> Result:
+def run_all(
+    points: Sequence[Point],
+    plan: Plan,
+    watch: Callable[[str], Tick],
+    around: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> Result:
     """Run every point `plan.runs` times. The runs of a point lie far apart: a slow minute of the machine meets one run
     of each point, and not all runs of one.
 
     Args:
         watch: given a label, returns the place to report progress to.
+        around: makes the context of each run, entered before its servers start.
     """
     begun = result.now(), result.machine()
     runs: list[list[Run]] = [[] for _ in points]
@@ -93,7 +100,7 @@ def run_all(points: Sequence[Point], plan: Plan, watch: Callable[[str], Tick]) -
     for turn in range(plan.runs):
         for index, point in enumerate(points):
             label = " ".join(filter(None, (f"[{turn + 1}/{plan.runs}]", point.scenario.name, point.name)))
-            with place(plan, point.scenario, watch(label)) as (generator, about):
+            with around(), place(plan, point.scenario, watch(label)) as (generator, about):
                 runs[index].append(generator.run(point.scenario))
                 target = about
     return result_of(points, runs, begun, target, plan.generator)
