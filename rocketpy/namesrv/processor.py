@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import zlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 
 import trio
 
@@ -63,6 +63,7 @@ class NamesrvProcessor:
         self._kv = kv
         self._clock_ms = clock_ms
         self._updating = trio.Lock()
+        self._listing = trio.Semaphore(1)  # each list in work holds the names of all topics
         self._gate = RegistrationGate()
         self._refused_masters = LogLimit()
         self.admission = Admission(routes, lambda: self.settings.rocketpy)
@@ -227,7 +228,7 @@ class NamesrvProcessor:
         return RemotingCommand.response(body=route.encode() if standard else encode_with_bare_ids(route))
 
     async def _get_topics(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        return await _topic_list(await finished(self._routes.topics()))
+        return await self._listed(self._routes.topics())
 
     async def _delete_topic(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         header = headers.DeleteTopicInNamesrvRequestHeader.of(request)
@@ -236,20 +237,25 @@ class NamesrvProcessor:
 
     async def _get_topics_by_cluster(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         cluster = headers.GetTopicsByClusterRequestHeader.of(request).cluster
-        return await _topic_list(await finished(self._routes.topics_of_cluster(cluster)))
+        return await self._listed(self._routes.topics_of_cluster(cluster))
 
     async def _get_system_topics(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         names, addr = self._routes.system_topics(Viewer.of(channel))
         return await _topic_list(names, addr)
 
     async def _get_unit_topics(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        return await _topic_list(await finished(self._routes.unit_topics()))
+        return await self._listed(self._routes.unit_topics())
 
     async def _get_unit_sub_topics(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        return await _topic_list(await finished(self._routes.unit_sub_topics()))
+        return await self._listed(self._routes.unit_sub_topics())
 
     async def _get_unit_sub_ununit_topics(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        return await _topic_list(await finished(self._routes.unit_sub_ununit_topics()))
+        return await self._listed(self._routes.unit_sub_ununit_topics())
+
+    async def _listed(self, work: Generator[None, None, list[str]]) -> RemotingCommand:
+        """Answer with the topics that `work` finds; one such request at a time."""
+        async with self._listing:
+            return await _topic_list(await finished(work))
 
     # --- configuration ------------------------------------------------------------------------------------------------
 

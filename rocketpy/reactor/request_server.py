@@ -61,7 +61,7 @@ DONE_AT_ONCE = frozenset({WorkerMessage.CLOSED, WorkerMessage.COMMIT_OFFSET})
 """Messages that are complete after `_take` and harmless when repeated. They are released after `_take`, so that a crash
 loses none of them. All others are released before, because they could crash the restarted process again."""
 BATCH_RECORDS = 256  # messages of one ring per turn, then other rings and the pools run
-BATCH_NS = 10_000_000  # time of one ring per turn: the heartbeat must not wait for many large messages
+BATCH_NS = 10_000_000  # time of the first ring in a turn, and of all others together: heartbeats and rings wait so long
 CHECK_TIMEOUT_S = 60.0  # of a long check, in turns with those of others
 TURN_S, STOP_TURN_S = 1.0, 0.01  # STOP_TURN_S: while the last requests are being served
 AWAY_NS = 2_000_000_000  # a loop that has not turned for this long was paused
@@ -181,6 +181,7 @@ class RequestServer:
     _inline: int = attrs.field(init=False, default=0)  # requests that were served without a task
     _refused: Faults = attrs.field(init=False, factory=lambda: Faults(name="refused"))  # errors of clients
     _nursery: trio.Nursery | None = attrs.field(init=False, default=None)
+    _first: int = attrs.field(init=False, default=0)  # of `inputs`, in the next turn
     _turned_ns: int = attrs.field(init=False, default=0)
     _there_since_ns: int = attrs.field(init=False, default=0)  # from here requests wait: to be down is no overload
 
@@ -229,13 +230,20 @@ class RequestServer:
 
     def turn(self) -> bool:
         """Read a batch from every ring, and write out backlogs. Returns False if no task has got work, and there is
-        nothing to continue."""
+        nothing to continue.
+
+        Rings take turns to be the first, and a ring that takes all its time leaves the others theirs: one connection
+        can fill a ring with requests that take long.
+        """
         taken, inline = 0, self._inline
         now_ns = self.now_ns()
         if now_ns - self._turned_ns > AWAY_NS:
             self._there_since_ns = now_ns
         self._turned_ns = now_ns
-        for reader in self.inputs:
+        begin_ns = now_ns
+        self._first = (self._first + 1) % max(1, len(self.inputs))
+        for reader in (*self.inputs[self._first :], *self.inputs[: self._first]):
+            end_ns = max(now_ns + BATCH_NS, begin_ns + BATCH_NS // len(self.inputs))
             for _ in range(BATCH_RECORDS):
                 found = reader.look()
                 if found is None:
@@ -251,7 +259,7 @@ class RequestServer:
                     self.gateway.faults.report(f"ring message {name_of(kind)}", exc)
                 if kind in DONE_AT_ONCE:
                     reader.release()
-                if self.now_ns() - now_ns > BATCH_NS:
+                if (begin_ns := self.now_ns()) > end_ns:
                     break
         moved = self.gateway.deaths.turn(self._drop_connections) or taken > self._inline - inline
         self.block.serve(0)

@@ -439,6 +439,8 @@ class StreamChannel:
         try:
             response = await self._table.answer(request, self)
             if response is not None:
+                if self._is_full:
+                    await self._wait_with(response)
                 await self.send(response)
         except TransportError:
             logger.debug("%r: the connection closed before the response to %s was sent", self, request.name)
@@ -447,6 +449,16 @@ class StreamChannel:
             self._work.remove(size)
             self._account()
             self._go_on()
+
+    async def _wait_with(self, response: RemotingCommand) -> None:
+        """Wait for room. The body counts as work meanwhile, or 1 024 small requests could hold large ones unseen."""
+        body_size = len(response.body or b"")
+        self._work.size += body_size
+        self._account()
+        try:
+            await self._wait_for_room(math.inf)
+        finally:
+            self._work.size -= body_size
 
     def _begin_after_next_turn(self) -> None:
         """Wait one turn more: trio runs the tasks of a turn in any order, this call perhaps before the new task."""

@@ -1,15 +1,17 @@
 """Every code of the name server, asked as clients, brokers and mqadmin ask it."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
+import trio
 
 from rocketpy.codes import RequestCode
 from rocketpy.errors import BodyInvalid, ConfigError, RequestRefused
+from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.work import result_of
-from tests.support.name_server import FOUR_QUEUES, Asker, text
+from tests.support.name_server import FOUR_QUEUES, Asker, FakeChannel, text
 
 ROUTE = (
     '{"brokerDatas":[{"brokerAddrs":{"0":"127.0.0.1:4444","1":"127.0.0.1:4446"},"brokerName":"pb","cluster":"PC"}],'
@@ -130,6 +132,32 @@ def test_topic_lists(asker: Asker) -> None:
     by_cluster = RequestCode.GET_TOPICS_BY_CLUSTER
     assert text(asker.ask(by_cluster, {"cluster": "PC"})) == '{"topicList":["F0","F1","F2","F3"]}'
     assert text(asker.ask(by_cluster, {"cluster": "x"})) == '{"topicList":[]}'
+
+
+def test_topic_lists_are_made_one_after_the_other(asker: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: each of 1 024 requests of one connection held the names of all topics at the same time."""
+    in_work = set[int]()
+    most = 0
+
+    def topics() -> Generator[None, None, list[str]]:
+        nonlocal most
+        in_work.add(id(frame := object()))
+        most = max(most, len(in_work))
+        yield
+        in_work.remove(id(frame))
+        return ["T"]
+
+    monkeypatch.setattr(asker.routes, "topics", topics)
+    code = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
+
+    async def ask_all() -> None:
+        async with trio.open_nursery() as nursery:
+            for _ in range(5):
+                request = RemotingCommand.request(code)
+                nursery.start_soon(asker.processor.process, request, FakeChannel(1, "127.0.0.1", ""))
+
+    trio.run(ask_all)
+    assert most == 1 and asker.processor.requests[RequestCode(code).name] == 5
 
 
 def test_delete_topic(asker: Asker) -> None:

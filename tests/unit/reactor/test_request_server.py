@@ -17,7 +17,7 @@ from rocketpy.native.core import lib
 from rocketpy.reactor import worker_messages
 from rocketpy.reactor.channel import UNHURRIED_NS
 from rocketpy.reactor.pools import Pool
-from rocketpy.reactor.request_server import AWAY_NS
+from rocketpy.reactor.request_server import AWAY_NS, BATCH_NS
 from rocketpy.reactor.ring import STOP_LEAVE
 from rocketpy.reactor.worker_messages import WorkerMessage
 from rocketpy.remoting.abc import Channel
@@ -46,6 +46,22 @@ async def nothing(request: RemotingCommand, channel: Channel) -> None:
 
 
 PROCESSORS: dict[int, Handler] = {1: ok, 2: fail, 3: refuse, 4: nothing, 11: ok}
+
+
+@attrs.define
+class NumberedRing:
+    """A ring that is never empty; each message takes `cost_ns`."""
+
+    cost_ns: int
+    clock: list[int]
+    taken: int = 0
+
+    def look(self) -> tuple[int, bytes]:
+        self.clock[0] += self.cost_ns
+        return WorkerMessage.TRAFFIC, bytes(64)
+
+    def release(self) -> None:
+        self.taken += 1
 
 
 @pytest.mark.parametrize(
@@ -152,6 +168,21 @@ def test_what_has_waited_too_long_is_answered_busy(open_bench: Callable[..., Ben
         )
 
     bench.run(scene)
+
+
+def test_a_ring_whose_requests_take_long_leaves_others_their_time(open_bench: Callable[..., Bench]) -> None:
+    """Fault: once the first ring had used its time, each other ring got one message per turn."""
+    bench = open_bench(PROCESSORS)
+    long, short = NumberedRing(cost_ns=60_000, clock=bench.clock), NumberedRing(cost_ns=5_000, clock=bench.clock)
+    bench.server.inputs = [long, short]
+    taken = []
+    for _ in range(2):
+        begun_ns = bench.clock[0]
+        bench.server.turn()
+        assert bench.clock[0] - begun_ns < 2 * BATCH_NS
+        taken.append(short.taken)
+    assert min(taken[0], taken[1] - taken[0]) >= 100
+    assert long.taken >= 83 + 166
 
 
 def test_no_wait_is_longer_however_many_requests_a_connection_has_sent(open_bench: Callable[..., Bench]) -> None:

@@ -120,6 +120,29 @@ def test_nothing_is_begun_for_a_peer_that_does_not_read() -> None:
     play(service, scene)
 
 
+def test_responses_that_wait_for_room_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: 72 kB of requests could hold hundreds of megabytes of responses that no bound knew."""
+    service = Service(answer_size=2_000)
+    budget = Budget(1 << 30)
+    monkeypatch.setattr(server_module, "Budget", lambda bytes_max: budget)
+
+    async def scene(connect: Callable[[], trio.abc.Stream]) -> None:
+        async with trio.open_nursery() as nursery:
+            stream = connect()
+            nursery.start_soon(stream.send_all, request(1) * 5)
+            await trio.testing.wait_all_tasks_blocked()
+            assert service.begun == 5
+            service.gate.set()
+            await trio.testing.wait_all_tasks_blocked()
+            assert budget.used_bytes > 4 * service.answer_size
+            while budget.used_bytes > 0:
+                await stream.receive_some(10_000)
+                await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+
+    play(service, scene)
+
+
 def test_many_that_send_and_never_end_cost_no_other_its_connection() -> None:
     service = Service()
     service.gate.set()
