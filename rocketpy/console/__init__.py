@@ -12,7 +12,7 @@ all of them. Starlette, uvicorn and Jinja2 are the extra `console`.
     dead_letters                read them, send them again
     login, guard                sessions and accounts; hosts, headers, sizes, times
     views, message_views        one function per page
-    rendering, charts           templates, formats of values, SVG
+    rendering, charts           templates, formats of values, numbers of charts (static/charts.js draws them by uPlot)
     alarm_file, notices         rules of alarms; webhook and mail
     health, conditions, alarms  what a broker tells of itself; what is beyond a limit; raised, repeated, cleared
 """

@@ -1,10 +1,13 @@
-"""Charts as SVG, made here: pages need no library for them, show them without scripts, and print them.
+"""Charts: the numbers that uPlot draws in the browser, and a table of them for readers without scripts.
 
-Every text goes through `Markup.format`, which escapes it. Colours and widths are classes of the style sheet.
+static/charts.js takes the numbers from the attribute `data-chart`; the table is also the legend of the chart. Every
+text goes through `Markup.format`, which escapes it. Colours and sizes are those of the style sheet.
 """
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Callable, Sequence
 
 import attrs
@@ -12,14 +15,13 @@ from markupsafe import Markup
 
 from .history import HOUR_MS, STEP_MS, History
 
-WIDTH, HEIGHT = 600, 150
-LEFT, RIGHT, TOP, BOTTOM = 64, 8, 10, 22
-SPARKLINE_WIDTH, SPARKLINE_HEIGHT = 90, 20
 GAP_MS = 12 * STEP_MS  # without a point for so long the line is broken
+OFTEN = 60  # points within the hour; figures with fewer come so rarely that nothing breaks their line
 COLOURS = 6  # that the style sheet has
 SPANS_MS = (600_000, 1_800_000, HOUR_MS)  # of charts
 
-Text = Callable[[float], str]
+Text = Callable[[float | None], str]
+Points = Sequence[tuple[float, float]]  # (time in ms, value)
 
 
 @attrs.frozen
@@ -30,88 +32,63 @@ class Line:
     history: History
 
 
-def _pieces(points: Sequence[tuple[float, float]], gap_ms: float) -> list[list[tuple[float, float]]]:
-    """Split points where there is a gap."""
-    pieces: list[list[tuple[float, float]]] = []
-    for point in points:
-        if not pieces or point[0] - pieces[-1][-1][0] > gap_ms:
-            pieces.append([])
-        pieces[-1].append(point)
-    return pieces
+def _columns(points: Points, begin_ms: float) -> tuple[list[int], list[float | None]]:
+    """Return seconds since `begin_ms`, and values. None breaks the line; points are at least STEP_MS apart."""
+    gap_s = (GAP_MS if len(points) > OFTEN else HOUR_MS) // 1000
+    seconds: list[int] = []
+    values: list[float | None] = []
+    for time_ms, value in points:
+        second = int(time_ms - begin_ms) // 1000
+        if seconds and second - seconds[-1] > gap_s:
+            seconds.append(seconds[-1] + 1)
+            values.append(None)
+        seconds.append(second)
+        values.append(int(value) if value.is_integer() else round(value, 3))
+    return seconds, values
 
 
-def _path(points: Sequence[tuple[float, float]], frame: tuple[float, float, float], box: tuple[int, ...]) -> str:
-    """Return the attribute `points` of a polyline: `frame` is (begin, time span, top) of the values, `box` (left, top,
-    width, height) of the picture. One point is a short line."""
-    (begin_ms, span_ms, top), (left, up, width, height) = frame, box
-    placed = [
-        (left + (time_ms - begin_ms) / span_ms * width, up + height - value / top * height) for time_ms, value in points
-    ]
-    if len(placed) == 1:
-        placed.append((placed[0][0] + 1.5, placed[0][1]))
-    return " ".join(f"{x:.1f},{y:.1f}" for x, y in placed)
+def _numbers(lines: Sequence[Points], begin_ms: float, now_ms: float, unit: str) -> str:
+    """Return the attribute `data-chart`. `begin` and `end` are seconds of the console's time zone, as on all pages."""
+    zone_s = time.localtime(now_ms / 1000).tm_gmtoff
+    begin, end = (int(ms / 1000) + zone_s for ms in (begin_ms, now_ms))
+    columns = [_columns(points, begin_ms) for points in lines]
+    return json.dumps({"unit": unit, "begin": begin, "end": end, "lines": columns}, separators=(",", ":"))
 
 
-def round_up(value: float) -> float:
-    """Return the next number of the form 1, 2 or 5 times a power of ten; 1 for less."""
-    power = 1.0
-    while power * 10 <= value:
-        power *= 10
-    return next((power * factor for factor in (1, 2, 5, 10) if power * factor >= value), 1.0)
+def chart(title: str, lines: Sequence[Line], now_ms: float, text: Text, unit: str = "") -> Markup:
+    """Return a chart of the last hour, or of the part of it that there are figures of.
 
-
-def chart(title: str, lines: Sequence[Line], now_ms: float, text: Text) -> Markup:
-    """Return a chart of the last hour, or of the part of it that there are figures of. `text` shows a value."""
+    Args:
+        text: shows a value in the table.
+        unit: of the axis: "ms" for times, empty for counts.
+    """
     points = [line.history.points(now_ms) for line in lines]
     oldest_ms = min((each[0][0] for each in points if each), default=now_ms)
     span_ms = next(span for span in SPANS_MS if span >= now_ms - oldest_ms)
-    begin_ms = now_ms - span_ms
-    top = round_up(max((value for each in points for _, value in each), default=0))
-    box = (LEFT, TOP, WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM)
-    drawn = [
-        Markup('<polyline class="line line-{}" points="{}"><title>{}</title></polyline>').format(
-            number % COLOURS, _path(piece, (begin_ms, span_ms, top), box), line.label
+    rows = []
+    for number, (line, each) in enumerate(zip(lines, points, strict=True)):
+        values = [value for _, value in each]
+        figures = [text(pick(values)) if values else "-" for pick in (lambda found: found[-1], min, max)]
+        rows.append(
+            Markup(
+                '<tr><th scope="row"><span class="key key-{}">{}</span></th>'
+                '<td class="n at">{}</td><td class="n">{}</td><td class="n">{}</td></tr>'
+            ).format(number % COLOURS, line.label, *figures)
         )
-        for number, (line, each) in enumerate(zip(lines, points, strict=True))
-        for piece in _pieces(each, gap_ms=GAP_MS if len(each) > 60 else HOUR_MS)
-    ]
-    low, middle, right = TOP + box[3], TOP + box[3] / 2, WIDTH - RIGHT
-    grid = Markup("").join(
-        Markup('<line class="grid" x1="{}" x2="{}" y1="{}" y2="{}"/><text class="tick" x="{}" y="{}">{}</text>').format(
-            LEFT, right, y, y, LEFT - 6, y + 4, text(value)
-        )
-        for y, value in ((TOP, top), (middle, top / 2), (low, 0.0))
-    )
-    ends = Markup(
-        '<text class="tick start" x="{}" y="{}">{} min ago</text><text class="tick" x="{}" y="{}">now</text>'
-    ).format(LEFT, HEIGHT - 6, span_ms // 60_000, right, HEIGHT - 6)
-    last = ", ".join(f"{line.label} {text(line.history.last or 0)}" for line in lines)
-    name = f"{title}, last {span_ms // 60_000} min: now {last}" if any(points) else f"{title}: no figures yet"
-    return Markup('<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}">{}{}{}</svg>').format(
-        WIDTH, HEIGHT, name, grid, ends, Markup("").join(drawn)
-    )
+    return Markup(
+        '<figure class="chart" aria-label="{}" data-chart="{}"><table class="legend"><thead><tr><th>Last {} min</th>'
+        '<th class="n at">newest</th><th class="n">lowest</th><th class="n">highest</th></tr></thead>'
+        "<tbody>{}</tbody></table></figure>"
+    ).format(title, _numbers(points, now_ms - span_ms, now_ms, unit), span_ms // 60_000, Markup("").join(rows))
 
 
-def legend(lines: Sequence[Line]) -> Markup:
-    """Return the names of the lines beside their colours."""
-    return Markup('<p class="legend">{}</p>').format(
-        Markup(" ").join(
-            Markup('<span class="key key-{}">{}</span>').format(number % COLOURS, line.label)
-            for number, line in enumerate(lines)
-        )
-    )
-
-
-def sparkline(label: str, history: History, now_ms: float) -> Markup:
-    """Return a small chart without axes, for a row of a table."""
+def sparkline(label: str, history: History, now_ms: float, text: Text) -> Markup:
+    """Return a small chart without axes, for a row of a table; without scripts it is the range of the values."""
     points = history.points(now_ms)
-    top = max((value for _, value in points), default=0) or 1.0
-    drawn = Markup("").join(
-        Markup('<polyline class="line line-0" points="{}"/>').format(
-            _path(piece, (now_ms - HOUR_MS, HOUR_MS, top), (0, 1, SPARKLINE_WIDTH, SPARKLINE_HEIGHT - 2))
-        )
-        for piece in _pieces(points, gap_ms=GAP_MS if len(points) > 60 else HOUR_MS)
-    )
-    return Markup('<svg class="sparkline" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
-        SPARKLINE_WIDTH, SPARKLINE_HEIGHT, f"{label}, last hour", drawn
+    if not points:
+        return Markup("")
+    values = [value for _, value in points]
+    extent = f"{text(min(values))} to {text(max(values))}"
+    return Markup('<span class="sparkline" role="img" aria-label="{}" data-chart="{}">{}</span>').format(
+        f"{label}, last hour: {extent}", _numbers([points], now_ms - HOUR_MS, now_ms, ""), extent
     )

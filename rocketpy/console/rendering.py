@@ -1,7 +1,7 @@
 """Rendering: templates with autoescape, and how values are shown.
 
 Every name of the cluster may hold markup: it is escaped by Jinja in templates, by `quote` in addresses, and by
-`Markup.format` in charts. No page has a script, a style or JSON of its own.
+`Markup.format` in charts. No page has a script or a style of its own; the numbers of charts are in attributes.
 """
 
 from __future__ import annotations
@@ -115,8 +115,12 @@ class Renderer:
             lstrip_blocks=True,
             auto_reload=False,
         )
-        self._environment.globals["address"] = address
-        self._environment.globals["is_system_property"] = SYSTEM_PROPERTIES.__contains__
+        self._environment.globals |= {
+            "address": address,
+            "is_system_property": SYSTEM_PROPERTIES.__contains__,
+            "number": number,  # for sparklines
+            "rate": rate,
+        }
         self._environment.filters |= {
             "number": number,
             "rate": rate,

@@ -21,7 +21,7 @@ from rocketpy.faults import printable
 from rocketpy.message.names import DLQ_PREFIX
 
 from .alarms import Alarms
-from .charts import Line, chart, legend, sparkline
+from .charts import Line, chart, sparkline
 from .cluster import ClusterState
 from .conditions import broker_page
 from .history import HOUR_MS
@@ -93,7 +93,7 @@ class Console:
             "title": title,
             "now_ms": now_ms,
             "charts_from_ms": self._started_ms if now_ms - self._started_ms < HOUR_MS else None,
-            "sparkline": lambda label, history: sparkline(label, history, now_ms),
+            "sparkline": lambda label, history, text: sparkline(label, history, now_ms, text),
             "state": self.state,
             "alarm_count": len(self.alarms.active),
             "user": session.user if session is not None else "",
@@ -196,7 +196,6 @@ class ClusterPages:
             behind=behind[:GROUPS_IN_OVERVIEW],
             sampled=sum(1 for group in state.groups.values() if group.sampled_ms),
             chart=chart("Messages in per second", lines, now_ms, rate),
-            legend=legend(lines),
         )
 
     async def brokers(self, page: Page) -> Response:
@@ -220,8 +219,7 @@ class ClusterPages:
                 (
                     broker,
                     chart("Messages per second", rates, now_ms, rate),
-                    legend(rates),
-                    chart("Time of 99 % of puts", [Line("p99", broker.latencies)], now_ms, duration),
+                    chart("Time in which 99 % of puts ended", [Line("p99", broker.latencies)], now_ms, duration, "ms"),
                 )
             )
         alarms = [alarm for alarm in self._console.alarms.active.values() if alarm.condition.page == broker_page(name)]
@@ -295,7 +293,7 @@ class ClusterPages:
             group=group,
             members=members,
             lag_chart=chart("Messages not consumed", lags, now_ms, number),
-            age_chart=chart("Age of the oldest of them", ages, now_ms, duration),
+            age_chart=chart("Age of the oldest of them", ages, now_ms, duration, "ms"),
             has_dead_letters=DLQ_PREFIX + name in self._state.dead_letter_topics,
         )
 

@@ -38,6 +38,12 @@ def test_requirements_of_a_wheel_and_its_extras(tmp_path: Path) -> None:
     assert dist.needs_of(tmp_path / "p.whl") == ["attrs>=23.1", "lz4>=4"]
 
 
+def test_the_bill_names_uplot_as_the_notice_does() -> None:
+    component = dist.uplot()
+    assert component["purl"] == f"pkg:npm/uplot@{component['version']}"
+    assert f"uPlot {component['version']}," in (ROOT / "NOTICE").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("program", ["deploy/dist.py", "deploy/debian/build.py"])
 def test_extras_of_the_packages_are_those_of_setup(program: str) -> None:
     """Fault: The bill of materials lacked lz4 and zstd: it named an extra that was split, and pip only warns."""

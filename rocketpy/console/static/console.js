@@ -20,6 +20,7 @@
     const href = focused && focused.getAttribute("href");
     const label = focused && focused.getAttribute("aria-label");
     const positions = [...live.querySelectorAll(".scroll")].map((part) => [part.getAttribute("aria-label"), part.scrollLeft]);
+    document.dispatchEvent(new CustomEvent("renew", { detail: fresh }));  // charts.js moves its plots
     live.replaceWith(fresh);
     for (const [name, left] of positions) {
       for (const part of fresh.querySelectorAll(".scroll")) {
@@ -27,6 +28,7 @@
       }
     }
     if (focused === null) return;
+    if (fresh.contains(focused)) { focused.focus({ preventScroll: true }); return; }  // it has moved, as plots do
     for (const part of fresh.querySelectorAll(href === null ? ".scroll" : "a")) {
       if (href === null ? part.getAttribute("aria-label") === label : part.getAttribute("href") === href) {
         part.focus({ preventScroll: true });

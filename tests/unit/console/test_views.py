@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from tests.unit.console.test_login import ACCOUNTS
 
 MARKUP = "\"><img src=x onerror=alert(1)><script>alert(2)</script>'&{{7*7}}"
 PAGES = ("/", "/brokers", "/topics", "/groups", "/messages", "/dead-letters", "/failover", "/alarms")
+SCRIPTS = [f"/static/{name}.js" for name in ("vendor/uplot/uPlot.iife.min", "charts", "console")]
 VOID = {"meta", "link", "input", "img", "br"}
 
 
@@ -62,7 +64,9 @@ def well_formed(reply: Reply) -> Tags:
     assert not tags.open
     assert "img" not in tags.names
     assert not {name for name in tags.attributes if name.startswith("on") or name == "style"}
-    assert reply.text.count("<script") == 1, "console.js alone"
+    scripts = re.findall(r"<script[^>]*>(.)", reply.text)
+    assert scripts == ["<"] * len(SCRIPTS), "none has a text"
+    assert re.findall(r'<script src="([^"]*)" defer>', reply.text) == SCRIPTS
     return tags
 
 
