@@ -25,7 +25,6 @@ import attrs
 
 from rocketpy.faults import describe
 from rocketpy.logs import LogLimit, and_more
-from rocketpy.remoting.networks import network_of
 
 from .address import listen, port_of
 from .collector import RowCollector
@@ -109,7 +108,7 @@ class _Server:
         except OSError:  # no descriptor is free: the connection waits
             time.sleep(LOOK_S)
             return
-        host = network_of(address[0])
+        host = address[0]
         with self._lock:
             open_count, of_host = len(self._scrapes), sum(scrape.host == host for scrape in self._scrapes.values())
         if open_count >= SCRAPES_MAX or of_host >= SCRAPES_OF_HOST_MAX:
