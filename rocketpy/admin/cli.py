@@ -22,12 +22,11 @@ class Commands(click.Group):
         return sorted(REGISTRY, key=str.lower)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        found = find(cmd_name)
-        if found is None:
+        entry = find(cmd_name)
+        if entry is None:
             return None
-        name, entry = found
         module = importlib.import_module(f"rocketpy.admin.commands.{entry.module}")
-        command = getattr(module, ATTRIBUTES.get(name) or entry.attribute(name))
+        command = getattr(module, entry.attribute)
         assert isinstance(command, click.Command)
         return command
 
@@ -54,14 +53,6 @@ class Commands(click.Group):
         """From the registry alone, so that help imports no command."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, REGISTRY[name].summary) for name in self.list_commands(ctx)])
-
-
-ATTRIBUTES = {
-    "allocateMQ": "allocate_mq",
-    "cleanExpiredCQ": "clean_expired_cq",
-    "checkMsgSendRT": "check_msg_send_rt",
-    "clusterRT": "cluster_rt",
-}
 
 
 @click.group(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -10,19 +11,19 @@ import attrs
 
 @attrs.frozen
 class Entry:
-    """The module of a command, and its line in the list of commands."""
+    """The module of a command, its function there, and its line in the list of commands."""
 
     module: str
+    attribute: str
     summary: str
-
-    def attribute(self, name: str) -> str:
-        """The function in the module: `updateTopic` is `update_topic`, `printMsgByQueue` is `print_msg_by_queue`."""
-        words = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
-        return words.lstrip("_")
 
 
 def _entries(module: str, **summaries: str) -> dict[str, Entry]:
-    return {name: Entry(module, summary) for name, summary in summaries.items()}
+    """The function of `printMsgByQueue` is `print_msg_by_queue`, that of `allocateMQ` `allocate_mq`."""
+    return {
+        name: Entry(module, re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower(), summary)
+        for name, summary in summaries.items()
+    }
 
 
 REGISTRY: Mapping[str, Entry] = MappingProxyType(
@@ -133,10 +134,7 @@ ALIASES = MappingProxyType(  # Java's second names
 )
 
 
-def find(name: str) -> tuple[str, Entry] | None:
+def find(name: str) -> Entry | None:
     """A command by its name in any case."""
     name = ALIASES.get(name.lower(), name)
-    for known, entry in REGISTRY.items():
-        if known.lower() == name.lower():
-            return known, entry
-    return None
+    return next((entry for known, entry in REGISTRY.items() if known.lower() == name.lower()), None)
