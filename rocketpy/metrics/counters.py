@@ -88,8 +88,9 @@ COUNTERS = (
              "TLS handshakes that failed, and sessions closed for records without data."),
     _counter("TLS_TIMED_OUT", "rocketpy_tls_handshakes_timed_out", "tls",
              "TLS handshakes that were not complete after tlsHandshakeTimeoutMillis."),
-    _counter("TLS_REFUSED", "rocketpy_tls_handshakes_refused", "tls",
-             "TLS handshakes closed at the limits of unfinished handshakes or of open files."),
+    _counter("TLS_REFUSED", "rocketpy_tls_handshakes_refused", "selector tls",
+             "TLS handshakes closed at the limits of unfinished handshakes or of open files; by a selector, because "
+             "the TLS worker was behind."),
     _counter("TLS_UNREAD_CLOSED", "rocketpy_tls_unread_closed", "tls",
              "TLS connections closed because clients left more than 64 MiB unread, or the rest for 10 s."),
     _counter("TLS_RELOADS", "rocketpy_tls_reloads", "tls", "Changed certificates that were loaded."),

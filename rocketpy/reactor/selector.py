@@ -33,6 +33,7 @@ TURN_NS = 1_000_000_000
 LOG_INTERVAL_S = 10.0  # between two lines of one reason
 COMPLAINTS: dict[int, str] = {
     lib.RP_COUNT_CONNECTIONS_REFUSED: "the limit is reached; raise connectionsMax, or open files (ulimit -Hn)",
+    lib.RP_COUNT_TLS_REFUSED: "TLS workers are behind; raise tlsWorkers, or open files (ulimit -Hn)",
     lib.RP_COUNT_ADDRESS_REFUSED: "their address is at addressConnectionsMax or failedAuthenticationsMax",
     lib.RP_COUNT_ADDRESS_CLOSED: "their address is at failedAuthenticationsMax or addressConnectionsMax",
     lib.RP_COUNT_PINNING_CLOSED: "they did not read responses from CommitLog files that were deleted 30 s ago",

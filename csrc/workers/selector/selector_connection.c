@@ -161,7 +161,7 @@ int rp_selector_settle_first_byte(rp_selector *selector, rp_connection *connecti
     int is_tls = first == TLS_HANDSHAKE;
     if (!is_tls && !selector->config.is_tls_required) return 1;
     if (is_tls && pass_to_tls(selector, connection) == RP_OK) return 0;
-    count(selector, is_tls ? RP_COUNT_CONNECTIONS_REFUSED : RP_COUNT_PLAIN_REFUSED, 1);
+    count(selector, is_tls ? RP_COUNT_TLS_REFUSED : RP_COUNT_PLAIN_REFUSED, 1);
     rp_selector_close_connection(selector, connection);
     return 0;
 }

@@ -71,7 +71,7 @@ def broker_health(topology: Topology, now_ns: Callable[[], int] = time.monotonic
             for block in blocks
             if block.epoch  # a replicator starts with the first slave
         ],
-        connections_refused=total(lib.RP_COUNT_CONNECTIONS_REFUSED),
+        connections_refused=total(lib.RP_COUNT_CONNECTIONS_REFUSED, lib.RP_COUNT_TLS_REFUSED),
         unread_closed=total(lib.RP_COUNT_UNSENT_CLOSED, lib.RP_COUNT_PINNING_CLOSED),
         certificate_not_after_s=min(certificates, default=0),
     )

@@ -102,13 +102,14 @@ def test_the_health_of_all_workers_is_that_of_their_blocks() -> None:
             topology.blocks[name].begin(2_000_000)
         topology.blocks[name].add(lib.RP_COUNT_CONNECTIONS_REFUSED, starts)
     topology.blocks["selector-0"].mark_ready()
+    topology.blocks["selector-0"].add(lib.RP_COUNT_TLS_REFUSED, 6)
     topology.blocks["selector-0"].add(lib.RP_COUNT_UNSENT_CLOSED, 2)
     topology.blocks["selector-1"].add(lib.RP_COUNT_PINNING_CLOSED, 5)
     topology.blocks["tls-0"].show(lib.RP_COUNT_TLS_NOT_AFTER_S, 900)
     topology.blocks["tls-1"].show(lib.RP_COUNT_TLS_NOT_AFTER_S, 800)
     assert broker_health(topology, now_ns=lambda: 9_000_000) == BrokerHealth(
         workers=[WorkerHealth("selector-0", True, 7, 0), WorkerHealth("selector-1", False, 7, 2)],
-        connections_refused=4,
+        connections_refused=10,
         unread_closed=7,
         certificate_not_after_s=800,
     ), "workers that were never started are left out"

@@ -212,3 +212,6 @@ def test_refused_connections_are_told_with_their_setting_and_not_too_often(caplo
     now_s[0] += 10.0
     complaints.report()
     assert "closed 4 connections of selector-0:" in caplog.text
+    block.add(lib.RP_COUNT_TLS_REFUSED)
+    complaints.report()
+    assert "closed 1 connections of selector-0: TLS workers are behind; raise tlsWorkers" in caplog.text

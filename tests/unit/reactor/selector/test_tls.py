@@ -106,7 +106,7 @@ def test_a_worker_that_is_behind_costs_the_connection_and_not_the_selector(make_
     client = rig.connect()
     client.sendall(HELLO)
     assert rig.is_closed(client)
-    assert rig.counter(lib.RP_COUNT_CONNECTIONS_REFUSED) == 1
+    assert rig.counter(lib.RP_COUNT_TLS_REFUSED) == 1 and rig.counter(lib.RP_COUNT_CONNECTIONS_REFUSED) == 0
     other = rig.connect()
     other.sendall(frame(b"plain"))
     assert body_of(rig.next().frame) == b"plain"
