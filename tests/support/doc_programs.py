@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from tests.support.doc_examples import ROOT
+from tests.support.waiting import wait_until
 
 MQADMIN = Path(sys.executable).with_name("mqadmin")
 BETWEEN = "--- next ---"
@@ -52,6 +53,11 @@ def run_examples(examples: list[str]) -> list[str]:
     return output_of([sys.executable, "-c", program]).split(f"{BETWEEN}\n")
 
 
+def tool_prints(words: list[str]) -> str:
+    """What mqadmin prints, whatever its status."""
+    return subprocess.run([MQADMIN, *words], capture_output=True, text=True, timeout=TIMEOUT_S, check=False).stdout
+
+
 def run_notebook(page: str) -> list[str]:
     """What the cells of a notebook print; they run in a loop of asyncio, as in Jupyter."""
     cells = json.loads((ROOT / page).read_text(encoding="utf-8"))["cells"]
@@ -67,7 +73,7 @@ def check_client_page() -> None:
     """
     run_commands("docs/use/client.md")
     examples = run_examples(blocks("docs/use/client.md", "python"))
-    send, consume, many, choose, later, order, prefer, transaction, request, values, in_asyncio = examples
+    send, consume, many, choose, later, order, prefer, transaction, request, values, in_asyncio, traced = examples
     assert send.count("\n") == 2
     assert all(consume.count(f"b'order {number}'") >= 1 for number in (1, 2, 3, 4))
     assert many == "{'SEND_OK'}\n"
@@ -79,8 +85,11 @@ def check_client_page() -> None:
     assert request == "b'PING'\n"
     assert values == "{'number': 9}\n"
     assert in_asyncio.startswith("b'")
+    tool, *words = traced.split()
+    assert tool == "mqadmin"
+    wait_until(lambda: "success" in tool_prints(words), f"a trace: {traced}")
     imported = "from rocketpy.client import Message\n"
-    under_trio = blocks("docs/use/client.md", "python")[-1].replace("import asyncio", "import trio")
+    under_trio = blocks("docs/use/client.md", "python")[-2].replace("import asyncio", "import trio")
     (in_trio,) = run_examples([imported + under_trio.replace("asyncio.run(main())", "trio.run(main)")])
     assert in_trio.startswith("b'")
     first, *_, found, status = run_notebook("docs/use/examples/orders.ipynb")
