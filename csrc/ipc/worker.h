@@ -11,13 +11,16 @@
 #include <stdint.h>
 
 enum { RP_COUNTERS_MAX = 128, RP_RESUME_POINTS_MAX = 16 };
+/* Values of rp_worker.stop. LEAVE: finish what is in the rings, then leave. A selector receives INTAKE first: it reads
+ * no more, but can still send the responses of other workers; LEAVE comes when those have ended. */
+enum { RP_STOP_LEAVE = 1, RP_STOP_INTAKE = 2 };
 enum { RP_ASLEEP = 1, RP_NAPPING = 2 /* it looks again within milliseconds, rung or not */ };
 
 /* The worker block: the state of a worker that all processes can read. 64-byte aligned pieces. It is zeroed when the
  * worker is (re)started, except for resume points and counters, which only grow. */
 typedef struct rp_worker {
     uint32_t asleep;       /* RP_ASLEEP: ring the doorbell after publishing; RP_NAPPING: unless that is unhurried */
-    uint32_t stop;         /* 1: finish what is in the rings and leave */
+    uint32_t stop;         /* RP_STOP_*; 0: go on */
     uint32_t ready;        /* 1: serving */
     int32_t doorbell;      /* non-blocking eventfd, the same number in every process */
     uint32_t index;        /* in the supervisor's list of workers */

@@ -90,7 +90,8 @@ enum { /* rp_msg_send.flags, rp_msg_pull.flags */
        RP_REQUEST_ROCKETMQ = 2, /* answer in the ROCKETMQ serialisation */
        RP_REQUEST_BATCH = 4,
        RP_REQUEST_NO_WAIT = 8, /* WAIT=false: answer without waiting for flush or slave */
-       RP_REQUEST_SPECIAL = 16, /* %RETRY%, a batch in a transaction: for the manager to validate */
+       RP_REQUEST_SPECIAL = 16, /* for the manager to validate: %RETRY%, a batch in a transaction, a change of a timer,
+                                   DELAY with HALF or TIMER */
        RP_REQUEST_RESOLVED = 32, /* from the manager: checked and changed where needed; append unchanged */
        RP_REQUEST_HAS_MAX_RECONSUME = 64,
        RP_REQUEST_FIRST_TRY_DONE = 128, /* pull: do not suspend again, do not commit again */

@@ -40,7 +40,7 @@ typedef struct rp_codec_config {
                               never */
     const rp_access *access; /* NULL: every request is allowed */
     rp_limits *limits;       /* of accounts; NULL: none */
-    uint64_t (*clock_ns)(void); /* for that; NULL: CLOCK_MONOTONIC */
+    uint64_t (*clock_ns)(void); /* of `limits`, the opening and stalls of send; NULL: CLOCK_MONOTONIC */
 } rp_codec_config;
 
 typedef struct rp_codec rp_codec;

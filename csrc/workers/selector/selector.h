@@ -8,10 +8,6 @@
 #include "ipc/ring.h"
 #include "ipc/worker_messages.h"
 
-/* Values of rp_worker.stop. A selector receives INTAKE first, so that it can still send the responses of other workers,
- * and LEAVE when those have ended. Every other worker receives only LEAVE. */
-enum { RP_STOP_LEAVE = 1, RP_STOP_INTAKE = 2 };
-
 typedef struct rp_selector_config {
     rp_worker *worker;
     uint32_t index;             /* top byte of its connections' numbers; below 255 */

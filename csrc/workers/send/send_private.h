@@ -123,7 +123,7 @@ struct rp_send {
     uint32_t region_size;
     uint32_t current_input;
     uint32_t appended; /* in this pass */
-    int is_awaited; /* some of it by a suspended pull */
+    int is_awaited; /* 1: a suspended pull waits for a queue appended to in this pass */
     int is_blocked; /* an input waits for room in a ring */
     int32_t permission;
     int tables_ready;
