@@ -184,7 +184,7 @@ def roles(page: Checkout, member: str) -> dict[str, str]:
 
 
 def test_prometheus_finds_the_broker(page: Checkout) -> None:
-    """Without Grafana, which has no stand-in."""
+    """Without Grafana, which has no stand-in: tests/deploy asks Prometheus what its dashboards ask."""
     page.provide("monitoring.yaml", "prometheus")
     (block,) = Page.read(PAGE).blocks("Prometheus and Grafana")
     page.run(block.replace("--wait", "--wait rocketpy prometheus"), COMPOSE)

@@ -131,7 +131,7 @@ class Recovery:
         self._log.take_flushed_run(checkpoint.physic_msg_timestamp_ms)
         return self._from_files(checkpoint, was_clean)
 
-    # --- the three ways ---
+    # --- the ways ---
 
     def _trust(self, checkpoint: StoreCheckpoint) -> RecoveryReport:
         header = self._control.header

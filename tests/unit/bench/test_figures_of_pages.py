@@ -57,6 +57,7 @@ NOT_MEASURED = {  # words around a figure, and what it is instead
     "later than 1 s before its lease can end": "a constant of the election",
     "rests 50 times as long as the answer took": "a constant of the console",
     "of 512 bytes on average": "how a limit in bytes follows from one in pulls",
+    "waits up to 10 s until readers see its rows": "a constant of the writer, MAX_WAIT_S",
 }
 
 
