@@ -17,7 +17,7 @@ up; `topic` modules are of the first source, `store` modules of the second:
     table_options                   those of a catalog table, which its schema keeps
     decoder, native_rows            from images of records to Arrow, by csrc/arrow
     cluster, offsets, ranges, planning              topics: which offsets a query or a micro-batch reads
-    slices, fast_pulls, pulls, stored_queue         topics: how a task reads them
+    slices, direct_pulls, pulls, stored_queue         topics: how a task reads them
     first_messages, data_lost                       topics: which ones were made again, and what is missing
     topic_source, stream, group_progress            topics: what Spark asks of a source; progress for tools
     lag, stream_metrics             how far streams are behind, for Prometheus

@@ -1,7 +1,7 @@
 """Requests to name servers and brokers, for the planner in the driver and the tasks in the executors.
 
 One trio thread per process and set of credentials, with one connection to each broker. The tasks of the process, which
-run one after the other, share it; they pull by further connections, in their own thread (fast_pulls.py).
+run one after the other, share it; they pull by further connections, in their own thread (direct_pulls.py).
 Connections are made by the first request: readers are pickled for executors.
 """
 
@@ -27,7 +27,7 @@ from rocketpy.errors import BodyInvalid, BrokerError, ConfigError, RocketError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.bodies.route import MASTER_ID
 
-from .fast_pulls import FastPulls
+from .direct_pulls import DirectPulls
 from .pulls import Answer, Pulls, PullSettings, Slice
 
 logger = logging.getLogger(__name__)
@@ -239,13 +239,13 @@ class Cluster(Blocking[AsyncCluster]):
     def __init__(self, options: ClientOptions, lifetime: Lifetime | None = None) -> None:
         super().__init__(AsyncCluster(options, lifetime))
         self._connections = PullConnections(options.connect_timeout, options.credentials)
-        self._has_fast_pulls = options.tls is None and lifetime is None
+        self._has_direct_pulls = options.tls is None and lifetime is None
 
-    def fast_pulls(self, slices: Sequence[Slice], settings: PullSettings) -> FastPulls | None:
+    def direct_pulls(self, slices: Sequence[Slice], settings: PullSettings) -> DirectPulls | None:
         """Begin to read slices in this thread. None: connections are encrypted, or those of a test."""
-        if not self._has_fast_pulls:
+        if not self._has_direct_pulls:
             return None
-        return FastPulls(slices, settings, self._connections, self.reader_address)
+        return DirectPulls(slices, settings, self._connections, self.reader_address)
 
     def close(self) -> None:
         self._connections.close()

@@ -1,8 +1,8 @@
-"""The fast path of pulls: one thread asks for runs of messages ahead, and receives the answers from its own sockets.
+"""Direct pulls: the task's thread asks for runs of messages ahead, and receives the answers from its own sockets.
 
 An event loop and a thread for it cost a task more than all its work on the answers (pulls.py). Here answers wait in the
-socket until the task comes back for them. An answer without messages or an error ends this path: the caller pulls the
-rest by `Pulls`, which has retries, and knows of slaves, gaps and deleted topics.
+socket until the task comes back for them. An answer without messages or an error ends direct pulls: the caller pulls
+the rest by `Pulls`, which has retries, and knows of slaves, gaps and deleted topics.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Asked:
 
 
 @attrs.define(eq=False)
-class FastPulls:
+class DirectPulls:
     """The pulls of some slices, in the thread that takes the answers.
 
     Attributes:
@@ -73,7 +73,7 @@ class FastPulls:
                 taken.append(answer)
                 size -= len(answer.pulled.body)
         except RocketError as error:
-            logger.debug("pulling the rest in the slow path: %s", error)
+            logger.debug("direct pulls end, `Pulls` reads the rest: %s", error)
             self._ended = True
         return taken
 

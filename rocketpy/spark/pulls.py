@@ -1,6 +1,6 @@
 """Reads ranges of queues: several pulls in flight, answers in the order of the ranges.
 
-With retries, slaves, gaps and TLS; fast_pulls.py reads what needs none of them.
+With retries, slaves, gaps and TLS; direct_pulls.py reads what needs none of them.
 
 Offsets are known in advance, so the ranges are cut into runs of up to pullBatchSize messages, and runs of pullPipeline
 times as many messages are read at once, each by one pull after the other: a broker may give fewer messages than asked.

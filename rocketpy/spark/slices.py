@@ -176,10 +176,10 @@ class PullReader:
         """Batches of the slices' messages."""
         cluster, settings = CLUSTERS.get(self.options.client_options()), self._settings
         rest, lost = slices, Counter[MessageQueue]()
-        if (fast := cluster.fast_pulls(slices, settings)) is not None:
-            with contextlib.closing(fast):
-                yield from self._batches_of(fast.take, lost)
-                rest = fast.rest
+        if (direct := cluster.direct_pulls(slices, settings)) is not None:
+            with contextlib.closing(direct):
+                yield from self._batches_of(direct.take, lost)
+                rest = direct.rest
         if rest:
             pulls = cluster.start_pulls(rest, settings)
             try:

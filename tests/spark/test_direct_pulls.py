@@ -1,4 +1,4 @@
-"""The fast path of pulls against a broker of numbers: what it reads, what it leaves to the slow path, its bounds."""
+"""Direct pulls against a broker of numbers: what they read, what they leave to `Pulls`, their bounds."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from rocketpy.codes import ResponseCode
 from rocketpy.errors import BrokerError, ConnectFailed, ConnectionLost, RocketError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.headers.pull import PullMessageRequestHeader
-from rocketpy.spark import fast_pulls
-from rocketpy.spark.fast_pulls import FULL_ANSWERS, FastPulls
+from rocketpy.spark import direct_pulls
+from rocketpy.spark.direct_pulls import FULL_ANSWERS, DirectPulls
 from rocketpy.spark.pulls import RUNS_AHEAD, Answer, PullSettings, Slice
 
 QUEUE = MessageQueue("T", "b", 0)
@@ -63,12 +63,12 @@ class Broker:
         return answer or StoredPull(PullStatus.FOUND, stop, 0, 10**6, body)
 
 
-def pulls_of(broker: Broker, slices: list[Slice], address: str = "b:1", **settings: Any) -> FastPulls:
-    return FastPulls(slices, PullSettings("g", **settings), broker, lambda queue: address)  # type: ignore[arg-type]
+def pulls_of(broker: Broker, slices: list[Slice], address: str = "b:1", **settings: Any) -> DirectPulls:
+    return DirectPulls(slices, PullSettings("g", **settings), broker, lambda queue: address)  # type: ignore[arg-type]
 
 
-def read(pulls: FastPulls, size: int = 1) -> list[Answer]:
-    """All answers of the fast path."""
+def read(pulls: DirectPulls, size: int = 1) -> list[Answer]:
+    """All answers of direct pulls."""
     found: list[Answer] = []
     while answers := pulls.take(size):
         found += answers
@@ -100,7 +100,7 @@ def test_an_answer_says_from_where_it_is() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_fast_and_slow_path_together_read_each_offset_once(seed: int) -> None:
+def test_direct_and_other_pulls_together_read_each_offset_once(seed: int) -> None:
     """Whatever fails at whatever time, nothing is left out between the paths, and nothing comes twice."""
     rng = random.Random(seed)
     slices = [
@@ -184,7 +184,7 @@ def test_what_is_asked_for_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = Broker()
     read(pulls_of(broker, [Slice(MessageQueue("T", "b", number), 3, 5) for number in range(300)], batch_size=1000))
     assert broker.in_flight_max == RUNS_AHEAD
-    monkeypatch.setattr(fast_pulls, "BYTES_AHEAD", 1000)
+    monkeypatch.setattr(direct_pulls, "BYTES_AHEAD", 1000)
     broker = Broker(100)  # answers of 290 to 590 bytes
     found = offsets(read(pulls_of(broker, [Slice(QUEUE, 0, 10_000)], batch_size=100, pipeline=9)))
     assert found == of([Slice(QUEUE, 0, 10_000)])

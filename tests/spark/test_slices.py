@@ -44,23 +44,23 @@ def test_answers_are_joined_up_to_a_size(given: list[int], wanted: list[list[int
 
 
 class Given:
-    """A cluster that has these answers, the first of them in the fast path. It is the pulls of both paths as well."""
+    """A cluster that has these answers, the first of them for direct pulls. It is the pulls of both kinds as well."""
 
-    def __init__(self, answers: list[Answer], fast: int) -> None:
+    def __init__(self, answers: list[Answer], direct: int) -> None:
         self.lost: Counter[MessageQueue] = Counter()
-        self._fast = [answers[:fast]]
-        self._answers = [answers[fast:]]
-        self.rest = [one.run for one in answers[fast:]]
-        self.has_fast_pulls = fast > 0
+        self._direct = [answers[:direct]]
+        self._answers = [answers[direct:]]
+        self.rest = [one.run for one in answers[direct:]]
+        self.has_direct_pulls = direct > 0
 
     def get(self, options: ClientOptions) -> Given:
         return self
 
-    def fast_pulls(self, slices: object, settings: object) -> FastGiven | None:
-        return FastGiven(self) if self.has_fast_pulls else None
+    def direct_pulls(self, slices: object, settings: object) -> DirectGiven | None:
+        return DirectGiven(self) if self.has_direct_pulls else None
 
     def start_pulls(self, slices: list[Slice], settings: object) -> Given:
-        assert slices == self.rest or not self.has_fast_pulls
+        assert slices == self.rest or not self.has_direct_pulls
         return self
 
     def take(self, pulls: Given, size: int) -> list[Answer]:
@@ -71,7 +71,7 @@ class Given:
 
 
 @attrs.frozen
-class FastGiven:
+class DirectGiven:
     given: Given
 
     @property
@@ -79,13 +79,13 @@ class FastGiven:
         return self.given.rest
 
     def take(self, size: int) -> list[Answer]:
-        return self.given._fast.pop() if self.given._fast else []
+        return self.given._direct.pop() if self.given._direct else []
 
     def close(self) -> None:
         pass
 
 
-def offsets(monkeypatch: pytest.MonkeyPatch, *, fast: int = 0, skipped: int = 0, **options: str) -> list[int]:
+def offsets(monkeypatch: pytest.MonkeyPatch, *, direct: int = 0, skipped: int = 0, **options: str) -> list[int]:
     """What is read of three answers, of which the second one, for the offsets 3 to 6, lacks record 5. The last one goes
     on after so many further offsets."""
     queue, image = MessageQueue("T", "b", 0), image_of([record("T", b"%d" % n) for n in range(10)])
@@ -99,7 +99,7 @@ def offsets(monkeypatch: pytest.MonkeyPatch, *, fast: int = 0, skipped: int = 0,
         )
         for low, high, less, more in ((0, 3, 0, 0), (3, 6, 1, 0), (6, 10, 0, skipped))
     ]
-    monkeypatch.setattr(slices, "CLUSTERS", Given(answers, fast))
+    monkeypatch.setattr(slices, "CLUSTERS", Given(answers, direct))
     parsed = parse_options(TopicOptions, {"nameServer": "n:1", "topic": "T", "columns": "queueOffset", **options})
     batches = slices.read_slices(parsed, ("queueOffset",), [Slice(queue, 0, 10)])
     return [offset for batch in batches for offset in batch.column(0).to_pylist()]
@@ -110,14 +110,14 @@ def test_a_record_that_a_broker_leaves_out_is_missed(
 ) -> None:
     """Its answer goes on behind it.
     Fault: Spark left out messages with damaged or just deleted records, even with failOnDataLoss."""
-    for fast in range(4):
+    for direct in range(4):
         with pytest.raises(RecordsGone, match="queue 0 of topic T on b: the broker skips offset 5"):
-            offsets(monkeypatch, fast=fast)
+            offsets(monkeypatch, direct=direct)
         there = [0, 1, 2, 3, 4, 6, 7, 8, 9]
         caplog.clear()
-        assert offsets(monkeypatch, fast=fast, failOnDataLoss="false") == there
+        assert offsets(monkeypatch, direct=direct, failOnDataLoss="false") == there
         assert caplog.text.count("T@b:0: 1 offsets were not there any more") == 1
-        assert offsets(monkeypatch, fast=fast, subExpression="a || b") == [], "other tags are left out on purpose"
+        assert offsets(monkeypatch, direct=direct, subExpression="a || b") == [], "other tags are left out on purpose"
 
 
 def test_offsets_after_a_run_are_not_missed_in_its_answer(

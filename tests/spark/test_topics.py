@@ -290,7 +290,7 @@ def test_matches_behind_a_run_come_once(broker: RunningBroker, producer: Produce
 def test_a_lost_connection_leaves_the_rest_to_the_slow_path(
     broker: RunningBroker, producer: Producer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As long as nothing happens the fast path alone reads; each message comes once in either case."""
+    """As long as nothing happens direct pulls alone read; each message comes once in either case."""
     queue, sent = queue_of(send(producer, "Paths", 0, 800), 0)
     given = {"nameServer": broker.namesrv, "topic": "Paths", "pullBatchSize": "16", "maxBytesPerBatch": "1"}
     options, wanted = parse_options(TopicOptions, given), Slice(queue, 0, len(sent))
