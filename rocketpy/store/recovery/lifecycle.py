@@ -31,7 +31,7 @@ Distrust: TypeAlias = Callable[[RecoveryKind, bool], None]
 used it since our last run. An opening that is cut short after that leaves nothing else to see the loss by."""
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, kw_only=True)
 class OpenedStore:
     """A recovered store. The workers inherit `control`; everything else is for the supervisor."""
 
@@ -77,11 +77,7 @@ def open_store(
     control: ControlBlock | None = None
     try:
         _remove_leftovers(files, paths)
-        numbered_files(files, paths.commitlog, config.mapped_file_size_commit_log)  # before the block is created
-        if config.enable_consume_queue_ext:
-            check_ext_files(files, paths.consumequeue_ext, config.mapped_file_size_consume_queue_ext)
-        if config.message_index_enable:
-            check_newest_index(files, paths.index, config.max_hash_slot_num, config.max_index_num)
+        _check_files(config, paths, files)  # before the block is created
         control = ControlBlock(paths.control, config.mapped_file_size_commit_log)
         was_clean = files.info(paths.abort) is None
         is_same_boot, replicated = control.is_same_boot, int(control.header.replicated_phy_offset)
@@ -92,12 +88,8 @@ def open_store(
         is_copied = _was_copied_in_use(control, born_ns) or (distrust is not None and lock.is_copied)
         told = partial(_tell, distrust, is_ours)
         recovery = Recovery(config, paths, files, control, stops_at_confirmed=stops_at_confirmed, distrust=told)
-        report = recovery.run(
-            checkpoint=read_checkpoint(files, paths.checkpoint),
-            was_clean=was_clean,
-            is_ours=is_ours and not is_copied,
-            cut_at=cut_at,
-        )
+        checkpoint, may_trust = read_checkpoint(files, paths.checkpoint), is_ours and not is_copied
+        report = recovery.run(checkpoint=checkpoint, was_clean=was_clean, may_trust=may_trust, cut_at=cut_at)
         files.write(paths.abort, 0, b"", sync=True)
         control.header.lock_mtime_ns, control.header.lock_born_ns = lock.sign(), born_ns
     except BaseException:
@@ -107,9 +99,27 @@ def open_store(
         raise
     before = "a clean stop" if was_clean else "an unclean stop"
     logger.info("opened store %s after %s: %s", paths.root, before, report)
-    lost_power = not is_same_boot and not was_clean
-    refused = cut_at is not None and report.kind is not RecoveryKind.CUT
-    return OpenedStore(config, paths, files, lock, control, report, is_ours, replicated, lost_power, refused)
+    return OpenedStore(
+        config=config,
+        paths=paths,
+        files=files,
+        lock=lock,
+        control=control,
+        report=report,
+        is_ours=is_ours,
+        replicated_before=replicated,
+        lost_power=not is_same_boot and not was_clean,
+        is_cut_refused=cut_at is not None and report.kind is not RecoveryKind.CUT,
+    )
+
+
+def _check_files(config: MessageStoreConfig, paths: StorePaths, files: Files) -> None:
+    """Check the sizes of files. Raises: StoreError: the log, extensions or index have some of another size."""
+    numbered_files(files, paths.commitlog, config.mapped_file_size_commit_log)
+    if config.enable_consume_queue_ext:
+        check_ext_files(files, paths.consumequeue_ext, config.mapped_file_size_consume_queue_ext)
+    if config.message_index_enable:
+        check_newest_index(files, paths.index, config.max_hash_slot_num, config.max_index_num)
 
 
 def _was_copied_in_use(control: ControlBlock, born_ns: int) -> bool:

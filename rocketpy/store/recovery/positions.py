@@ -53,7 +53,7 @@ class RecoveryKind(enum.Enum):
     CUT = "cut"
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class RecoveryReport:
     """Result of recovery, for the start-up log."""
 
@@ -104,18 +104,18 @@ class Recovery:
         self._confirmed = 0  # as far as the block is known
 
     def run(
-        self, *, checkpoint: StoreCheckpoint, was_clean: bool, is_ours: bool, cut_at: int | None = None
+        self, *, checkpoint: StoreCheckpoint, was_clean: bool, may_trust: bool, cut_at: int | None = None
     ) -> RecoveryReport:
         """Find the positions, in one of the ways at the top of this module, and write them into the control block.
 
         Args:
             was_clean: there was no `abort` file.
-            is_ours: no other program has used the store since the block was written.
+            may_trust: no other program has used the store since the block was written, and it is no copy.
             cut_at: where the log is to end. A log that cannot be trusted is not cut: its end may be another one now.
         """
         header = self._control.header
         self._has_failed_sync = self._read_failed_sync()
-        is_known = is_ours and self._is_plausible()
+        is_known = may_trust and self._is_plausible()
         if is_known:  # what was dispatched without automatic failover counts as confirmed
             self._confirmed = max(int(header.confirmed_phy_offset), int(header.dispatched_phy_offset))
         if is_known and header.queues_replaced:
@@ -353,13 +353,13 @@ class Recovery:
             raise fail(f"cannot read the log in {self._paths.commitlog}", status)
         lib.rp_recovery_clear_watched(block)
         return RecoveryReport(
-            kind,
-            int(header.published_phy_offset),
-            scan.records,
-            scanned_bytes,
-            self._log.scan_s,
-            dispatched_from,
-            int(header.dispatched_phy_offset),
-            rebuilt,
-            damaged,
+            kind=kind,
+            log_end=int(header.published_phy_offset),
+            scanned_records=scan.records,
+            scanned_bytes=scanned_bytes,
+            scan_s=self._log.scan_s,
+            dispatched_from=dispatched_from,
+            dispatched_to=int(header.dispatched_phy_offset),
+            queues_rebuilt=rebuilt,
+            damaged_bytes=damaged,
         )
