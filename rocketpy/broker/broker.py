@@ -23,7 +23,7 @@ from rocketpy.config import BrokerSettings
 from rocketpy.errors import RequestRefused
 from rocketpy.faults import Faults
 from rocketpy.remoting.abc import Channel, Processor
-from rocketpy.remoting.admin_guard import ADMIN_CODES
+from rocketpy.remoting.admin_guard import GUARDED_CODES
 from rocketpy.remoting.bodies.broker import HaStatus
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fast_path import FastPath, PullRequest, SendRequest, Traffic
@@ -207,7 +207,7 @@ class BrokerController:
         found: dict[int, Processor] = {code: each for each in self._processors for code in each.codes}
         if awaits_slaves:
             found |= {code: FollowedProcessor(found[code], self.services.followers) for code in CHANGES}
-        return {code: GuardedProcessor(each, guard) if code in ADMIN_CODES else each for code, each in found.items()}
+        return {code: GuardedProcessor(each, guard) if code in GUARDED_CODES else each for code, each in found.items()}
 
     def inline(self) -> Mapping[int, Callable[[RemotingCommand, Channel], RemotingCommand | None]]:
         """By request code: what serves a request in the loop, or leaves it to its processor by None."""
@@ -278,7 +278,7 @@ class BrokerController:
             with trio.CancelScope(shield=True):
                 if not services.settings.is_slave:
                     services.transactions.keep_progress()
-                    services.transactions.keep_progress()  # the op queue's is that of the call before
+                    services.transactions.keep_progress()  # of the op queue it keeps the progress of the call before
                 services.schedule.end()
                 for file in self._files:
                     await self._save_at_last(file)

@@ -60,7 +60,7 @@ class Outbox:
         """Write as much of the backlog as fits into the ring, and wake the consumer; do nothing while only unhurried
         messages wait for a wake-up. Called once per batch. Returns
         True if a step of `put_all` has ended before the ring was full: call again soon."""
-        if self.has_unhurried and not self._backlog and not self.writer.has_unsent():
+        if self.has_unhurried and not self._backlog and self.writer.pump():
             return False
         made = 0
         while self._backlog and made < RECORDS_PER_FLUSH:
@@ -87,4 +87,4 @@ class Outbox:
         self.writer.finish_batch()
 
     def is_empty(self) -> bool:
-        return not self._backlog and not self.writer.has_unsent()
+        return not self._backlog and self.writer.pump()

@@ -87,7 +87,7 @@ class PoolTable:
     def pool_for(self, code: int) -> Pool:
         return self._by_code.get(code) or self.pool(self.default)
 
-    def served_by(self, worker: str) -> PoolTable:
+    def only_served_by(self, worker: str) -> PoolTable:
         """The rows of one kind of process. A code of another row gets into its first pool, and is answered
         REQUEST_CODE_NOT_SUPPORTED there in its turn."""
         pools = tuple(pool for pool in self.pools if pool.served_by == worker)
@@ -152,7 +152,7 @@ def broker_pools(settings: BrokerSettings) -> PoolTable:
             Pool(name="send_back", codes=(code.CONSUMER_SEND_MSG_BACK,), tasks=4, queue_max=10_000),
             Pool(
                 name="admin",
-                codes=_ADMIN_CODES,
+                codes=_OTHER_CODES,
                 tasks=4,
                 queue_max=10_000,
                 wait_max_ms=age(broker.wait_time_mills_in_admin_broker_queue),
@@ -170,7 +170,7 @@ _QUERY_CODES = (
     RequestCode.GET_EARLIEST_MSG_STORETIME,
 )
 _REPLY_CODES = (RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2)
-_ADMIN_CODES = (
+_OTHER_CODES = (
     RequestCode.LOCK_BATCH_MQ,
     RequestCode.UNLOCK_BATCH_MQ,
     RequestCode.UPDATE_AND_CREATE_TOPIC,

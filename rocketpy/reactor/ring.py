@@ -186,12 +186,12 @@ class RingWriter:
 
     def finish_batch(self) -> None:
         """Continue a large message, and wake the consumer if something was written."""
-        lib.rp_ring_pump(self._pointer)
+        self.pump()
         lib.rp_ring_wake(self._pointer)
 
-    def has_unsent(self) -> bool:
-        """Parts of a large message are still in this process's memory."""
-        return bool(lib.rp_ring_pump(self._pointer) != lib.RP_OK)
+    def pump(self) -> bool:
+        """Continue a large message; return False if parts of it are still in this process's memory."""
+        return bool(lib.rp_ring_pump(self._pointer) == lib.RP_OK)
 
 
 class RingReader:

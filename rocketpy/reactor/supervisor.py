@@ -215,7 +215,7 @@ class Supervisor:
 
     def _child(self, spec: WorkerSpec) -> _Child:
         doorbells = [other.block.doorbell for other in self.specs]
-        identity = Identity(spec.title, [self._news, *doorbells, *spec.keep_fds], prefers_latency=spec.is_hot)
+        identity = Identity(spec.title, [self._news, *doorbells, *spec.keep_fds], prefers_latency=spec.prefers_latency)
         return _Child(spec, identity, WorkerContext(spec.name, spec.block, lambda: self._tell_ready(spec)))
 
     def _start(self, children: Sequence[_Child]) -> None:

@@ -86,9 +86,8 @@ class WorkerSpec:
     """`main` imports nothing, starts no thread and draws no random number: it is little more than a loop of the C core.
     Then the interpreter is not told of the fork, which would cost each worker pages of its own, in all 6 % of idle
     memory (processes/boot/memory.py)."""
-    is_hot: bool = False
-    """Whether the kernel is asked to run it soon after a wake-up, in short slices. For workers that do little per
-    message."""
+    prefers_latency: bool = False
+    """The kernel is asked to run it soon after a wake-up, in short slices. For workers that do little per message."""
 
     @property
     def title(self) -> str:

@@ -102,8 +102,8 @@ Response = RemotingCommand | Detached | Preparation | None
 Rest = Callable[[], Awaitable[Response]]
 
 
-async def finished(response: Response) -> RemotingCommand | None:
-    """Wait for the response here, where nobody waits behind it."""
+async def final_response(response: Response) -> RemotingCommand | None:
+    """Wait until the response is known, where no other request waits behind it."""
     while isinstance(response, Preparation):
         response = await (await response.prepare())()
     return await response.finish() if isinstance(response, Detached) else response

@@ -17,7 +17,7 @@ from rocketpy.errors import RequestRefused
 
 from .networks import Network, is_in, parse_address, parse_networks
 
-ADMIN_CODES = frozenset(
+GUARDED_CODES = frozenset(  # an administrator's address is needed
     {
         RequestCode.UPDATE_AND_CREATE_TOPIC,
         RequestCode.DELETE_TOPIC_IN_BROKER,
@@ -87,7 +87,7 @@ class AdminGuard:
         Raises:
             RequestRefused: NO_PERMISSION, an administrative request from another address.
         """
-        if code not in ADMIN_CODES:
+        if code not in GUARDED_CODES:
             return
         address = parse_address(host)
         if (self.trusts_loopback and address.is_loopback) or is_in(address, self.networks):

@@ -11,7 +11,7 @@ from rocketpy.errors import RocketError
 from rocketpy.faults import Faults
 from rocketpy.logs import serving
 
-from .abc import Channel, Processor, finished
+from .abc import Channel, Processor, final_response
 from .command import RemotingCommand
 
 OVERLOAD = "[OVERLOAD]system busy, start flow control for a while"  # remark of the reference
@@ -87,6 +87,6 @@ class RequestTable:
     ) -> RemotingCommand | None:
         try:
             response = await processor.process(request, channel)
-            return await finished(response)
+            return await final_response(response)
         except Exception as exc:
             return error_response(request, exc, self.faults)

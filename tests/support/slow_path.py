@@ -17,7 +17,7 @@ from rocketpy.config import BrokerConfig, BrokerSettings, MessageStoreConfig, Ro
 from rocketpy.errors import ConnectFailed, RequestTimeout, RocketError
 from rocketpy.message.record import encode_record
 from rocketpy.remoting import fastjson
-from rocketpy.remoting.abc import Peer, finished
+from rocketpy.remoting.abc import Peer, final_response
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fast_path import PullRequest, SendRequest
 from rocketpy.remoting.limits import PoolLoad
@@ -172,7 +172,7 @@ class SlowPathRig:
             inline = self.broker.inline().get(code, lambda request, channel: None)
             response = inline(request, channel or self.channel)
             if response is None:
-                response = await finished(await self.processors[code].process(request, channel or self.channel))
+                response = await final_response(await self.processors[code].process(request, channel or self.channel))
         except RocketError as exc:
             return RemotingCommand.response(exc.response_code, str(exc))
         assert response is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 
 from rocketpy.config import BrokerSettings
-from rocketpy.remoting.abc import Channel, Detached, Processor, Response, finished
+from rocketpy.remoting.abc import Channel, Detached, Processor, Response, final_response
 from rocketpy.remoting.admin_guard import AdminGuard
 from rocketpy.remoting.command import RemotingCommand
 
@@ -67,7 +67,7 @@ class FollowedProcessor:
             return None
 
         async def finish() -> RemotingCommand | None:
-            result = await finished(answer)
+            result = await final_response(answer)
             await self._followers.wait(CHANGES[request.code])
             return result
 

@@ -31,7 +31,7 @@ from ..property_edits import with_values
 from ..replies import push_reply
 from .pending_sends import PendingSend, PendingSends
 
-KEEP_S = 2.5  # clients wait for 3 s by default
+KEEP_S = 2.5  # as RP_SEND_KEEP_MS of send.h: clients wait for 3 s by default
 FINISH_S = 0.5  # for answers of the master, when this process is to leave
 PAUSE_S = 0.02  # until the master is asked again that refuses, or is looked for again
 BATCH_MAX = 32

@@ -110,9 +110,11 @@ def run_tree(
     )
     clean = False
     try:
+        from rocketpy.reactor.topology import Topology
+
         from .memory import share_memory
         from .table_check import check_tables
-        from .worker_list import Topology, manager_memory, reactor_sizes, worker_specs
+        from .worker_list import manager_memory, reactor_sizes, worker_specs
 
         specs = list(beside())
         opened = opening.wait()

@@ -51,8 +51,6 @@ if TYPE_CHECKING:
 
     from ..member.tree import MemberTree
 
-__all__ = ["ManagerMemory", "Topology", "manager_memory", "reactor_sizes", "worker_specs"]
-
 MAIN_LISTENER, VIP_LISTENER = 0, 1
 FAST_PATH_ROLES = frozenset({"selector", "codec", TLS, SEND, PULL, STORE, REPLICATOR})
 WITHOUT_LIMIT = RestartPolicy(limit=None)  # clients are served without a replicator
@@ -111,7 +109,7 @@ def worker_specs(
             stop_phase=phase,
             hang_timeout_s=hang_s,
             is_simple=role in SIMPLE_ROLES,
-            is_hot=role in FAST_PATH_ROLES,
+            prefers_latency=role in FAST_PATH_ROLES,
             **others,
         )
 

@@ -69,7 +69,7 @@ class QueryMain(RequestServerMain):
             block=context.block,
             inputs=[RingReader(ring) for ring in topology.inputs(context.name)],
             gateway=self._gateway(context, faults),
-            pools=self.inherited.pools.served_by(QUERY),
+            pools=self.inherited.pools.only_served_by(QUERY),
             handlers=Handlers(
                 processors=sampled(queries_by_code(store, settings, access), sample),
                 on_settings=settings.apply,

@@ -76,8 +76,9 @@ def test_what_the_settings_say_bounds_the_pools() -> None:
 
 
 def test_a_query_worker_has_its_own_pool_alone() -> None:
-    assert [pool.name for pool in TABLE.served_by(QUERY).pools] == ["query"]
-    assert TABLE.served_by(QUERY).pool_for(RequestCode.HEART_BEAT).name == "query", "where it is refused in its turn"
+    table = TABLE.only_served_by(QUERY)
+    assert [pool.name for pool in table.pools] == ["query"]
+    assert table.pool_for(RequestCode.HEART_BEAT).name == "query", "where it is refused in its turn"
 
 
 def test_a_code_in_two_rows_is_refused() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import RequestRefused
-from rocketpy.remoting.admin_guard import ADMIN_CODES, AdminGuard
+from rocketpy.remoting.admin_guard import GUARDED_CODES, AdminGuard
 from rocketpy.remoting.networks import parse_networks
 
 GUARD = AdminGuard.of("10.0.0.7, 10.1.0.0/16", ("192.0.2.1", "0.0.0.0", "a.name.not.an.address"))
@@ -55,7 +55,7 @@ def test_a_slave_may_read_what_it_copies_by_and_no_more() -> None:
     for host in ("10.0.0.7", "10.1.200.3"):
         for code in READ_BY_SLAVES:
             guard.check(code, host)
-        for code in ADMIN_CODES - READ_BY_SLAVES:
+        for code in GUARDED_CODES - READ_BY_SLAVES:
             with pytest.raises(RequestRefused):
                 guard.check(code, host)
     for host in ("10.0.0.8", "127.0.0.1", "::1", "::ffff:127.0.0.1"):  # behind a proxy on this machine may be anybody
