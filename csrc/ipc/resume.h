@@ -19,6 +19,16 @@ static inline void rp_resume(rp_worker *worker, rp_ring_reader **inputs, uint32_
     }
 }
 
+/* The input's current message is done once `output` has reached `position`. Before the output is published: it proves
+ * the message done. */
+static inline void rp_resume_set(rp_worker *worker, rp_ring_reader *const *inputs, uint32_t input, uint32_t output,
+                                 uint64_t position) {
+    if (input >= RP_RESUME_POINTS_MAX) return;
+    worker->resume_points[input].output = output;
+    worker->resume_points[input].output_position = position;
+    rp_store_release(&worker->resume_points[input].source_head, rp_ring_head_after(inputs[input]));
+}
+
 /* The connection whose request a worker is serving, in its worker block. If the worker crashes or hangs, the restarted
  * worker skips that request and closes its connection (rocketpy/reactor/crashed_request.py). One relaxed store per
  * request. */

@@ -350,26 +350,27 @@ int64_t rp_json_unescape(const uint8_t *text, uint32_t size, uint8_t *out) {
  * disconnected after eight bytes, not after sixteen million. */
 
 rp_status rp_frame_read(const uint8_t *data, uint32_t size, rp_frame *frame) {
-    if (size < 4) return RP_INVALID;
+    if (size < RP_DESCRIPTOR_SIZE) return RP_INVALID;
     uint32_t descriptor = rp_load32(data);
-    frame->size = size + 4;
+    frame->size = size + RP_LENGTH_SIZE;
     frame->serialize_type = (uint8_t)(descriptor >> 24);
     frame->header_size = descriptor & 0xFFFFFF;
-    if (frame->serialize_type > RP_SERIALIZE_ROCKETMQ || frame->header_size > size - 4) return RP_INVALID;
-    frame->header = data + 4;
+    if (frame->serialize_type > RP_SERIALIZE_ROCKETMQ || frame->header_size > size - RP_DESCRIPTOR_SIZE)
+        return RP_INVALID;
+    frame->header = data + RP_DESCRIPTOR_SIZE;
     frame->body = frame->header + frame->header_size;
-    frame->body_size = size - 4 - frame->header_size;
+    frame->body_size = size - RP_DESCRIPTOR_SIZE - frame->header_size;
     return RP_OK;
 }
 
 rp_status rp_frame_cut(const uint8_t *data, uint64_t size, uint32_t frame_size_max, rp_frame *frame) {
     frame->size = 0;
-    if (size < 4) return RP_INCOMPLETE;
+    if (size < RP_LENGTH_SIZE) return RP_INCOMPLETE;
     uint32_t following = rp_load32(data); /* a negative length is a huge one here */
-    if ((uint64_t)following + 4 > frame_size_max) return RP_TOO_LARGE;
-    if (following < 4) return RP_INVALID;
-    frame->size = following + 4;
-    if (size < 8) return RP_INCOMPLETE;
-    rp_status status = rp_frame_read(data + 4, following, frame);
+    if ((uint64_t)following + RP_LENGTH_SIZE > frame_size_max) return RP_TOO_LARGE;
+    if (following < RP_DESCRIPTOR_SIZE) return RP_INVALID;
+    frame->size = following + RP_LENGTH_SIZE;
+    if (size < RP_LENGTH_SIZE + RP_DESCRIPTOR_SIZE) return RP_INCOMPLETE;
+    rp_status status = rp_frame_read(data + RP_LENGTH_SIZE, following, frame);
     return status == RP_OK && size < frame->size ? RP_INCOMPLETE : status;
 }

@@ -39,7 +39,8 @@ int64_t rp_json_unescape(const uint8_t *text, uint32_t size, uint8_t *out);
 
 /* Cut frames out of a byte stream: length(4) descriptor(4: type, header length) header body. */
 
-enum { RP_FRAME_SIZE_MAX = 16777216, RP_SERIALIZE_JSON = 0, RP_SERIALIZE_ROCKETMQ = 1 };
+enum { RP_LENGTH_SIZE = 4, RP_DESCRIPTOR_SIZE = 4, RP_FRAME_SIZE_MAX = 16777216 };
+enum { RP_SERIALIZE_JSON = 0, RP_SERIALIZE_ROCKETMQ = 1 };
 
 typedef struct rp_frame {
     uint32_t size;          /* whole frame including the 4 length bytes */

@@ -43,7 +43,7 @@ enum {
     AHEAD_MIN = 256 << 10, /* bytes ahead of the position that are populated, asked for at half way; doubled */
     AHEAD_MAX = 8 << 20, /* while the writer comes that far in less than ASK_NS, halved at 8 times that */
     AHEAD_MAX_FLUSHED = 1 << 20, /* after a recent flush: the next one writes it all; 512 KiB: 6 % fewer sends/s */
-    CLOSE = 256 << 10, /* a flush counts as recent if less than this is dirty */
+    NEAR_BYTES = 256 << 10, /* a flush counts as recent if less than this is dirty */
     ASK_NS = 20000000,
     FAST_SPAN = 8 << 20, /* the writer is fast if it appends this much ... */
     FAST_NS = 125000000, /* ... in this time; single pages would take almost half of the sends from it (sync flush) */
@@ -89,7 +89,7 @@ struct rp_commitlog {
     uint64_t ahead;
     uint64_t asked_ns;
     uint64_t durable; /* durable_phy_offset when it was asked */
-    int was_close; /* to the position, then */
+    int was_near; /* to the position, then */
     int is_fast;
     uint32_t rolls; /* since rp_commitlog_take_rolls */
     uint64_t fast_from; /* where the writer was, and when, when `is_fast` was found */
@@ -171,21 +171,21 @@ static void ask_helper(rp_commitlog *log) {
     struct errands *errands = &log->errands;
     uint64_t now = rp_now_ns(), took = now - log->asked_ns,
              durable = rp_load_acquire(&log->control->durable_phy_offset);
-    int is_flushed = durable != log->durable, is_close = log->position - durable <= CLOSE;
-    int stays_close = is_close && log->was_close; /* once may be chance: a flush has just ended */
-    uint64_t ahead_max = stays_close ? AHEAD_MAX_FLUSHED : AHEAD_MAX;
+    int is_flushed = durable != log->durable, is_near = log->position - durable <= NEAR_BYTES;
+    int stays_near = is_near && log->was_near; /* once may be chance: a flush has just ended */
+    uint64_t ahead_max = stays_near ? AHEAD_MAX_FLUSHED : AHEAD_MAX;
     if (took < ASK_NS && log->ahead < ahead_max) log->ahead *= 2;
     if ((took > 8 * ASK_NS && log->ahead > AHEAD_MIN) || log->ahead > ahead_max) log->ahead /= 2;
     log->asked_ns = now;
     log->durable = durable;
-    log->was_close = is_close;
+    log->was_near = is_near;
     see_speed(log, now);
     uint64_t at = log->position - log->start, to = page_down(log->is_written ? at : at + log->ahead);
     pthread_mutex_lock(&errands->lock);
-    if ((is_flushed && !stays_close) || errands->populated < page_down(at)) errands->populated = page_down(at);
+    if ((is_flushed && !stays_near) || errands->populated < page_down(at)) errands->populated = page_down(at);
     errands->populate_to = to < log->file_size ? to : page_down(log->file_size);
     /* Reading what was just written would make pieces ahead of it, to be written again. */
-    errands->caching = log->is_fast && !stays_close && !log->is_written ? PIECES : SINGLE_PAGES;
+    errands->caching = log->is_fast && !stays_near && !log->is_written ? PIECES : SINGLE_PAGES;
     if (at > KEEP_BEHIND) errands->drop_to = page_down(at - KEEP_BEHIND);
     pthread_cond_signal(&errands->wake);
     pthread_mutex_unlock(&errands->lock);

@@ -14,6 +14,7 @@
 #include "ipc/resume.h"
 #include "workers/codec/codec_request.h"
 #include "workers/shared/admission.h"
+#include "workers/shared/replies.h"
 
 static const int64_t LOOK_INTERVAL_NS = 1000000;
 enum {
@@ -134,11 +135,8 @@ static rp_status refuse(rp_codec *codec, const rp_origin *origin, const rp_heade
 
 /* Before the output is published: it proves the current input done. */
 static void set_resume_point(rp_codec *codec, uint32_t output, uint64_t tail_after) {
-    uint32_t input = codec->current_input;
-    if (input >= codec->input_count || input >= RP_RESUME_POINTS_MAX) return;
-    codec->config.worker->resume_points[input].output = output;
-    codec->config.worker->resume_points[input].output_position = tail_after;
-    rp_store_release(&codec->config.worker->resume_points[input].source_head, rp_ring_head_after(codec->inputs[input]));
+    if (codec->current_input < codec->input_count)
+        rp_resume_set(codec->config.worker, codec->inputs, codec->current_input, output, tail_after);
 }
 
 /* Pass a message on, behind those that wait already. RP_FULL: no room for it. */
@@ -282,10 +280,10 @@ static void read_requests(rp_codec *codec, const rp_origin *origin, const rp_fra
 
 /* Pass on request `at` of those that were read. */
 static rp_status take(rp_codec *codec, const rp_origin *origin, const rp_frame *frame, uint32_t at) {
-    const uint8_t *data = frame->header - 4; /* from the descriptor on */
+    const uint8_t *data = frame->header - RP_DESCRIPTOR_SIZE;
     const rp_header *header = &codec->headers[at];
     const rp_signer *signer = codec->signers[at].access ? &codec->signers[at] : NULL;
-    uint32_t size = frame->size - 4;
+    uint32_t size = frame->size - RP_LENGTH_SIZE;
     /* The header cannot be read, so it may be any request. The manager serves it in order if it is a command, and
      * refuses a send or pull with the reason. So no send is stored after a later one of its connection. */
     if (codec->parsed[at] == RP_UNSUPPORTED) return command(codec, OUT_MANAGER, origin, data, size, NULL);
@@ -363,10 +361,8 @@ void rp_codec_wake(rp_codec *codec) {
 /* The connection broke the protocol: ask its selector to close it. */
 static rp_status close_bad(rp_codec *codec, const rp_origin *origin) {
     rp_ring_writer *selector = selector_of(codec, origin->connection);
-    rp_msg_reply close = {.connection = origin->connection, .flags = RP_REPLY_CLOSE_AFTER};
-    rp_span span = {&close, sizeof close};
     rp_add(&codec->config.worker->counters[RP_COUNT_FRAMES_BAD], 1);
-    return selector ? rp_ring_write(selector, RP_MSG_REPLY, &span, 1) : RP_OK;
+    return selector ? rp_flags_send(selector, origin->connection, RP_REPLY_CLOSE_AFTER) : RP_OK;
 }
 
 /* Process up to BATCH_FRAMES frames of one selector; returns their number. */

@@ -14,8 +14,6 @@
 #include "store/log/timer_properties.h"
 #include "store/transactions/half_states.h"
 
-enum { DESCRIPTOR_SIZE = 4 };
-
 enum send_field {
     GROUP,
     TOPIC,
@@ -166,7 +164,7 @@ static uint32_t scan_properties(uint8_t *text, uint32_t size, int is_retry, uint
 
 uint32_t rp_request_bound(const rp_header *header, const rp_frame *frame, const rp_signer *signer,
                           uint32_t struct_size) {
-    uint32_t size = struct_size + frame->body_size + (signer ? DESCRIPTOR_SIZE + frame->header_size : 0);
+    uint32_t size = struct_size + frame->body_size + (signer ? RP_DESCRIPTOR_SIZE + frame->header_size : 0);
     for (uint32_t i = 0; i < header->field_count; i++) size += header->fields[i].value_size;
     return size;
 }
@@ -174,8 +172,8 @@ uint32_t rp_request_bound(const rp_header *header, const rp_frame *frame, const 
 /* Append what access control in Python reads: the descriptor and the header, then `body_size` bytes of body. */
 static uint8_t *put_unchecked(uint8_t *at, const rp_frame *frame, uint32_t body_size) {
     rp_store32(at, (uint32_t)frame->serialize_type << 24 | frame->header_size);
-    memcpy(at + DESCRIPTOR_SIZE, frame->header, frame->header_size);
-    at += DESCRIPTOR_SIZE + frame->header_size;
+    memcpy(at + RP_DESCRIPTOR_SIZE, frame->header, frame->header_size);
+    at += RP_DESCRIPTOR_SIZE + frame->header_size;
     if (body_size) memcpy(at, frame->body, body_size);
     return at + body_size;
 }

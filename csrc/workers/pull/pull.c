@@ -140,7 +140,7 @@ static void answer_orphans(rp_pull *pull) {
         rp_msg_pull_reply *record = (rp_msg_pull_reply *)rp_ring_reserve(selector, sizeof *record + PULL_HEAD_MAX);
         if (!record) return;
         const rp_queue *queue = rp_control_queue(pull->config.block, suspended->queue);
-        rp_pull_reply reply = {.serialize_type = suspended->flags & RP_REQUEST_ROCKETMQ ? 1 : 0,
+        rp_pull_reply reply = {.serialize_type = rp_serialize_type(suspended->flags),
                                .opaque = suspended->opaque,
                                .code = RP_RESPONSE_PULL_RETRY_IMMEDIATELY,
                                .version = pull->config.version,

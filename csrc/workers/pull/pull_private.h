@@ -13,6 +13,7 @@
 #include "workers/pull/subscription.h"
 #include "workers/pull/suspended_pulls.h"
 #include "workers/shared/admission.h"
+#include "workers/shared/replies.h"
 #include "workers/shared/request_log.h"
 #include "workers/shared/tables.h"
 #include "workers/shared/traffic.h"

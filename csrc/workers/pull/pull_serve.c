@@ -13,7 +13,6 @@
 #include "wire/codes.h"
 #include "ipc/resume.h"
 #include "workers/pull/pull_private.h"
-#include "workers/shared/admission.h"
 
 static void add_commit(rp_pull *pull, const rp_msg_pull *request, const uint8_t *names) {
     rp_queue_names of = {request->queue_id, request->group_size, request->topic_size, names};
@@ -130,7 +129,7 @@ static rp_status error_reply(rp_pull *pull, const rp_msg_pull *request, int32_t 
     rp_error_reply reply = {.opaque = request->opaque,
                             .code = code,
                             .version = pull->config.version,
-                            .serialize_type = request->flags & RP_REQUEST_ROCKETMQ ? 1 : 0,
+                            .serialize_type = rp_serialize_type(request->flags),
                             .remark = remark};
     if (code == RP_RESPONSE_SYSTEM_BUSY) pull_count(pull, RP_COUNT_BUSY, 1);
     rp_status status = rp_error_reply_send(selector, request->origin.connection, &reply);
@@ -202,7 +201,7 @@ static rp_status answer(rp_pull *pull, const pull_checked *pulled, int32_t code)
     char text[REMARK_MAX];
     const char *remark = remark_of(fetch, text, sizeof text);
     int is_outside = is_outside_slave(pull, code);
-    rp_pull_reply reply = {.serialize_type = request->flags & RP_REQUEST_ROCKETMQ ? 1 : 0,
+    rp_pull_reply reply = {.serialize_type = rp_serialize_type(request->flags),
                            .opaque = request->opaque,
                            .code = is_outside ? RP_RESPONSE_PULL_RETRY_IMMEDIATELY : code,
                            .version = pull->config.version,

@@ -14,8 +14,6 @@
 #include "workers/codec/codec.h"
 
 enum {
-    LENGTH_SIZE = 4, /* in front of each frame, */
-    DESCRIPTOR_SIZE = 4, /* and of its header */
     FRAMES_MAX = 16, /* passed on together, */
     TOGETHER_MAX = 65536, /* unless they have more bytes: if the ring is full, signatures are checked once more */
     REST_MIN = 512   /* smallest buffer for an unfinished frame; it doubles with what has arrived */
@@ -33,7 +31,8 @@ static rp_status pass_frames(rp_selector *selector, rp_connection *connection, c
     if (writer == NULL) status = rp_codec_frames(selector->codec, &origin, frames, frame_count, passed);
     while (*passed < frame_count && status == RP_OK) {
         const rp_frame *frame = &frames[*passed];
-        rp_span spans[2] = {{&origin, sizeof origin}, {frame->header - DESCRIPTOR_SIZE, frame->size - LENGTH_SIZE}};
+        rp_span spans[2] = {{&origin, sizeof origin},
+                            {frame->header - RP_DESCRIPTOR_SIZE, frame->size - RP_LENGTH_SIZE}};
         status = rp_ring_write(writer, RP_MSG_FRAME, spans, 2);
         if (status == RP_OK) ++*passed;
     }
@@ -165,7 +164,7 @@ void rp_selector_read(rp_selector *selector, rp_connection *connection) {
     rp_frame frame = {0};
     int is_more_wanted = !selector->is_paused; /* than the request that has begun */
 
-    if (!(connection->flags & CONNECTION_PROXIED) && connection->rest_size >= LENGTH_SIZE) {
+    if (!(connection->flags & CONNECTION_PROXIED) && connection->rest_size >= RP_LENGTH_SIZE) {
         /* The size is known: the rest is read where it belongs. */
         (void)rp_frame_cut(connection->rest, connection->rest_size, selector->config.frame_size_max, &frame);
         into_rest = connection->rest_capacity - connection->rest_size;
@@ -175,7 +174,7 @@ void rp_selector_read(rp_selector *selector, rp_connection *connection) {
         memcpy(selector->buffer, connection->rest, front);
     }
     if (vector_count == 0 || (connection->rest_capacity == frame.size && is_more_wanted)) {
-        uint32_t room = is_more_wanted ? SELECTOR_BUFFER_SIZE - front : LENGTH_SIZE - front;
+        uint32_t room = is_more_wanted ? SELECTOR_BUFFER_SIZE - front : RP_LENGTH_SIZE - front;
         /* A TLS handshake may follow the PROXY header: it is the TLS worker's. */
         if (connection->flags & CONNECTION_PROXIED) room = rp_proxy_header_missing(selector->buffer, front);
         vectors[vector_count++] = (struct iovec){selector->buffer + front, room};

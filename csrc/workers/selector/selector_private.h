@@ -3,7 +3,8 @@
 /* The selector, shared by its files. Calls go one way:
  *
  *   selector.c (the loop, waits) -> selector_input.c, selector_output.c
- *   -> throttle.c (limits of addresses) -> selector_connection.c (stalls, TLS, limits, close) -> connection.c */
+ *   -> throttle.c (limits of addresses), selector_limits.c (connections that cost too much)
+ *   -> selector_connection.c (stalls, TLS, close) -> connection.c */
 #include "workers/selector/selector.h"
 
 #include "base/atomic.h"
@@ -117,7 +118,7 @@ void rp_selector_read_limited(rp_selector *selector, rp_connection *connection);
 /* Continue with stalled connections, in the order in which they stalled, while there is room. */
 void rp_selector_resume_stalled(rp_selector *selector);
 
-/* selector_connection.c: limits */
+/* selector_limits.c */
 /* Close connections that have kept a deleted log file on the disk for too long. Called once per run, because it checks
  * the files. */
 void rp_selector_close_pinning(rp_selector *selector);

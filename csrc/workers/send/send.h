@@ -18,6 +18,8 @@
 #include "store/transactions/half_states.h"
 #include "replication/slave_table.h"
 
+enum { RP_SEND_KEEP_MS = 2500 }; /* a send waits so long for a change of master: clients wait for 3 s by default */
+
 typedef struct rp_send_config {
     rp_worker *worker;
     rp_worker *store;             /* woken after appends (dispatch) and when a reply waits for the disk (flush) */

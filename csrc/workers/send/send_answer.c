@@ -1,9 +1,10 @@
 /* Answers of the send worker: to connections through the ring of their selector, to the manager as PUT_RESULT. */
 #include <stdlib.h>
 #include "wire/codes.h"
+#include "ipc/resume.h"
 #include "ipc/worker_messages.h"
 #include "workers/send/send_private.h"
-#include "workers/shared/admission.h"
+#include "workers/shared/replies.h"
 
 enum { REPLY_BOUND = 512 /* a send reply without ids and region */ };
 
@@ -50,7 +51,7 @@ rp_status rp_send_put_result(rp_send *send, const rp_wait *wait, int32_t code) {
 }
 
 rp_status rp_send_refuse(rp_send *send, const rp_refused *request, int32_t code, const char *remark) {
-    if (request->origin->connection >= RP_CONNECTION_INTERNAL) {
+    if (rp_is_internal(request->origin->connection)) {
         rp_wait wait = {.token = request->token, .queue_id = request->queue_id};
         return rp_send_put_result(send, &wait, code);
     }
@@ -59,7 +60,7 @@ rp_status rp_send_refuse(rp_send *send, const rp_refused *request, int32_t code,
     rp_error_reply reply = {.opaque = request->opaque,
                             .code = code,
                             .version = send->config.version,
-                            .serialize_type = request->flags & RP_REQUEST_ROCKETMQ ? 1 : 0,
+                            .serialize_type = rp_serialize_type(request->flags),
                             .remark = remark,
                             .region = send->config.region,
                             .trace_on = (uint8_t)send->config.trace_on};
@@ -90,7 +91,7 @@ static const char PERHAPS_STORED[] = "service not available now: this broker is 
                                      "message may be stored";
 
 rp_status rp_send_answer_fenced(rp_send *send, const rp_wait *wait) {
-    if (wait->connection >= RP_CONNECTION_INTERNAL) { /* its size tells it from a put that was not stored */
+    if (rp_is_internal(wait->connection)) { /* its size tells it from a put that was not stored */
         count(send, RP_COUNT_PUT_FAILED, 1);
         return rp_send_put_result(send, wait, RP_RESPONSE_SERVICE_NOT_AVAILABLE);
     }
@@ -108,7 +109,7 @@ rp_status rp_send_answer_fenced(rp_send *send, const rp_wait *wait) {
 
 rp_status rp_send_answer(rp_send *send, const rp_wait *wait, int32_t code) {
     if (!rp_send_may_answer(send)) return rp_send_answer_fenced(send, wait);
-    if (wait->connection >= RP_CONNECTION_INTERNAL) return rp_send_put_result(send, wait, code);
+    if (rp_is_internal(wait->connection)) return rp_send_put_result(send, wait, code);
     rp_ring_writer *selector = rp_send_ring_to(send, wait->connection);
     if (!selector || wait->flags & RP_REQUEST_ONEWAY) {
         rp_request_log_write(&send->request_log, wait->served, code);
@@ -118,13 +119,13 @@ rp_status rp_send_answer(rp_send *send, const rp_wait *wait, int32_t code) {
         rp_error_reply ended = {.opaque = wait->opaque,
                                 .code = RP_RESPONSE_SUCCESS,
                                 .version = send->config.version,
-                                .serialize_type = wait->flags & RP_REQUEST_ROCKETMQ ? 1 : 0,
+                                .serialize_type = rp_serialize_type(wait->flags),
                                 .remark = ""};
         rp_status sent = rp_error_reply_send(selector, wait->connection, &ended);
         if (sent == RP_OK) rp_request_log_write(&send->request_log, wait->served, RP_RESPONSE_SUCCESS);
         return sent;
     }
-    rp_send_reply reply = {.serialize_type = wait->flags & RP_REQUEST_ROCKETMQ ? 1 : 0,
+    rp_send_reply reply = {.serialize_type = rp_serialize_type(wait->flags),
                            .trace_on = (uint8_t)send->config.trace_on,
                            .opaque = wait->opaque,
                            .code = code,
@@ -144,9 +145,5 @@ rp_status rp_send_answer(rp_send *send, const rp_wait *wait, int32_t code) {
 
 /* The published output shows that the input was processed. */
 void rp_send_set_resume_point(rp_send *send, uint32_t output, uint64_t position) {
-    uint32_t input = send->current_input;
-    if (input >= RP_RESUME_POINTS_MAX) return;
-    send->config.worker->resume_points[input].output = output;
-    send->config.worker->resume_points[input].output_position = position;
-    rp_store_release(&send->config.worker->resume_points[input].source_head, rp_ring_head_after(send->inputs[input]));
+    rp_resume_set(send->config.worker, send->inputs, send->current_input, output, position);
 }

@@ -82,8 +82,7 @@ static rp_waits *queue_of(rp_send *send, const rp_wait *wait) {
 }
 
 static int can_answer(rp_send *send, const rp_wait *wait) {
-    if (wait->connection >= RP_CONNECTION_INTERNAL)
-        return rp_backlog_has_room(&send->results, sizeof(rp_msg_put_result));
+    if (rp_is_internal(wait->connection)) return rp_backlog_has_room(&send->results, sizeof(rp_msg_put_result));
     rp_ring_writer *selector = rp_send_ring_to(send, wait->connection);
     if (!selector || wait->flags & RP_REQUEST_ONEWAY) return 1;
     uint32_t bound = rp_send_reply_bound(send->region_size, wait->ids_size);

@@ -44,7 +44,7 @@ struct moved_end {
 
 /* The line of the request log for an end that is answered; NULL: it has none. */
 static rp_served *line_of(rp_send *send, const rp_msg_end_transaction *request, rp_served *room) {
-    if (request->origin.connection >= RP_CONNECTION_INTERNAL || !rp_request_log_takes(&send->request_log)) return NULL;
+    if (rp_is_internal(request->origin.connection) || !rp_request_log_takes(&send->request_log)) return NULL;
     const uint8_t *group = (const uint8_t *)(request + 1);
     rp_served_fill(room,
                    &(rp_msg_served){.origin = request->origin,
@@ -101,7 +101,7 @@ static const char *look_up(rp_send *send, struct end *end) {
     if (!rp_text_is(end->half.topic, end->half.topic_size, RP_HALF_TOPIC)) fault = MISSING;
     const uint8_t *group = NULL;
     uint32_t group_size = fault ? 0 : property(end, "PGROUP", &group);
-    int is_ours = end->request->origin.connection >= RP_CONNECTION_INTERNAL;
+    int is_ours = rp_is_internal(end->request->origin.connection);
     if (!fault && !is_ours &&
         (group_size != end->request->group_size || memcmp(group, end->request + 1, group_size) != 0))
         fault = "The producer group wrong";
@@ -342,7 +342,7 @@ static uint64_t record_max(const rp_send *send) { return (uint64_t)send->config.
 static int is_on_disk(rp_send *send, const rp_msg_end_transaction *request) {
     uint64_t phy_offset = (uint64_t)request->phy_offset, offset = (uint64_t)request->queue_offset;
     uint64_t file_size = send->control->commitlog_file_size, rest = file_size - phy_offset % file_size;
-    int is_ours = request->origin.connection >= RP_CONNECTION_INTERNAL;
+    int is_ours = rp_is_internal(request->origin.connection);
     if (is_ours || phy_offset >= send->control->published_phy_offset || !send->half_queue ||
         rp_half_places_is_latest(&send->half_places, offset))
         return 0;
@@ -380,7 +380,7 @@ uint32_t rp_send_serve_read_ends(rp_send *send) {
 static const rp_msg_end_transaction *follow(const rp_send *send, const rp_msg_end_transaction *request,
                                             struct moved_end *moved) {
     uint64_t offset = (uint64_t)request->queue_offset, phy_offset = (uint64_t)request->phy_offset;
-    if (request->origin.connection >= RP_CONNECTION_INTERNAL || request->group_size > sizeof moved->group ||
+    if (rp_is_internal(request->origin.connection) || request->group_size > sizeof moved->group ||
         rp_half_states_of(send->config.half_states, offset) == RP_HALF_OPEN ||
         !rp_half_states_renewed(send->config.half_states, offset, phy_offset, &offset, &phy_offset))
         return request;

@@ -18,6 +18,7 @@
 #include "workers/send/send.h"
 #include "workers/send/send_store.h"
 #include "workers/shared/admission.h"
+#include "workers/shared/replies.h"
 #include "workers/shared/request_log.h"
 #include "workers/shared/tables.h"
 #include "workers/shared/traffic.h"

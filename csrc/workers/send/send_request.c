@@ -10,17 +10,15 @@
 #include "workers/send/send_store.h"
 #include "workers/send/send_timer.h"
 
-#define KEEP_NS 2500000000ull /* a client waits for 3 s by default */
+#define KEEP_NS (RP_SEND_KEEP_MS * 1000000ull)
 
 static const char REFUSED_BY_SLAVE[] =
     "service not available now: this broker is a slave and takes no messages; send to its master";
 
-static int is_internal(const rp_msg_send *request) { return request->origin.connection >= RP_CONNECTION_INTERNAL; }
-
 /* The line of the request log for a send that is answered; NULL: it has none. */
 static rp_served *line_of(rp_send *send, const rp_msg_send *request, int32_t queue_id, int64_t queue_offset,
                           rp_served *room) {
-    if (is_internal(request) || !rp_request_log_takes(&send->request_log)) return NULL;
+    if (rp_is_internal(request->origin.connection) || !rp_request_log_takes(&send->request_log)) return NULL;
     const uint8_t *topic = (const uint8_t *)(request + 1);
     rp_served_fill(room,
                    &(rp_msg_served){.origin = request->origin,
@@ -59,7 +57,7 @@ static void set_resume_point_stored(void *context, const rp_put *put, const rp_s
         rp_delivery_marks_mark(send->config.marks, &put->delivery, stored->end_phy_offset);
 }
 
-static void set_resume_point_left(void *send, uint64_t position) {
+static void set_resume_point_passed(void *send, uint64_t position) {
     rp_send_set_resume_point(send, RESUME_AT_MANAGER, position);
 }
 
@@ -69,7 +67,7 @@ static rp_status refuse_overload(rp_send *send, const rp_msg_send *request) {
 
 /* No other request waits behind it, even if the manager's ring is full (diverted.h). */
 static rp_status divert(rp_send *send, const uint8_t *data, uint32_t size) {
-    if (rp_diverted_leave(&send->diverted, data, size, set_resume_point_left, send) != RP_OK)
+    if (rp_diverted_pass(&send->diverted, data, size, set_resume_point_passed, send) != RP_OK)
         return refuse_overload(send, (const rp_msg_send *)data);
     count(send, RP_COUNT_SLOW, 1);
     return RP_OK;
@@ -97,7 +95,7 @@ static int is_for_manager(const rp_send *send, const rp_msg_send *request, const
 /* maxMessageSize bounds what clients send. An internal put (delayed, retried) was within the limit when its client sent
  * it: only the record format and the size of a CommitLog file bound it. */
 static int is_too_long(const rp_send *send, const rp_msg_send *request) {
-    return !is_internal(request) && request->body_size > send->config.max_message_size;
+    return !rp_is_internal(request->origin.connection) && request->body_size > send->config.max_message_size;
 }
 
 /* Make room for the ids of so many messages. 0: no memory. */
@@ -120,7 +118,7 @@ static rp_status append(rp_send *send, const rp_put *put) {
                       "or a zero byte in the properties");
     if (!reserve_ids(send, messages))
         return refuse(send, request, RP_RESPONSE_SYSTEM_ERROR, "no memory for the message ids of this batch");
-    int is_oneway = request->flags & RP_REQUEST_ONEWAY && !is_internal(request);
+    int is_oneway = request->flags & RP_REQUEST_ONEWAY && !rp_is_internal(request->origin.connection);
     rp_wait wait = {.received_ns = request->origin.received_ns,
                     .connection = request->origin.connection,
                     .token = request->token,
@@ -188,9 +186,8 @@ static const char *role_refusal(const rp_send *send) {
 /* Have the selector close the connection of a request that gets no answer. RP_OK, RP_FULL, RP_NO_MEMORY. */
 static rp_status close_connection(rp_send *send, const rp_msg_send *request) {
     rp_ring_writer *selector = rp_send_ring_to(send, request->origin.connection);
-    rp_msg_reply close = {.connection = request->origin.connection, .flags = RP_REPLY_CLOSE_AFTER};
-    rp_span span = {&close, sizeof close};
-    return selector && !(request->flags & RP_REQUEST_ONEWAY) ? rp_ring_write(selector, RP_MSG_REPLY, &span, 1) : RP_OK;
+    if (!selector || request->flags & RP_REQUEST_ONEWAY) return RP_OK;
+    return rp_flags_send(selector, request->origin.connection, RP_REPLY_CLOSE_AFTER);
 }
 
 /* A client's send that the role does not allow to store. A planned change of the master takes about a second: until it
@@ -200,7 +197,7 @@ static rp_status close_connection(rp_send *send, const rp_msg_send *request) {
  * the tree does not end, requests are read again (rp_send_read_orders), and sends have answers. */
 static rp_status turn_away(rp_send *send, const uint8_t *data, uint32_t size, const char *fault) {
     const rp_msg_send *request = (const rp_msg_send *)data;
-    int is_resolved = is_internal(request) || request->flags & RP_REQUEST_RESOLVED;
+    int is_resolved = rp_is_internal(request->origin.connection) || request->flags & RP_REQUEST_RESOLVED;
     if (send->config.member && !is_resolved) {
         if (!send->config.is_slave && send->orders.role == RP_ROLE_SLAVE && send->orders.keeps_sends &&
             rp_load_acquire32(&send->config.member->intake_paused))
@@ -209,7 +206,7 @@ static rp_status turn_away(rp_send *send, const uint8_t *data, uint32_t size, co
         int is_kept = send->orders.keeps_sends && now_ns < received_ns + KEEP_NS;
         if (is_kept && !send->config.is_slave) return RP_FULL;
         if (is_kept && !(request->version & RP_VERSION_PASSED_ON) &&
-            rp_diverted_leave(&send->diverted, data, size, set_resume_point_left, send) == RP_OK) {
+            rp_diverted_pass(&send->diverted, data, size, set_resume_point_passed, send) == RP_OK) {
             count(send, RP_COUNT_SLOW, 1);
             return RP_OK;
         }
@@ -291,7 +288,9 @@ rp_status rp_send_take(rp_send *send, const uint8_t *data, uint32_t size) {
     choose_queue(send, topic, &put);
     if (!put.queue && !(request->flags & RP_REQUEST_RESOLVED)) return divert(send, data, size);
     if (!put.queue)
-        return refuse(send, request, is_internal(request) ? RP_RESPONSE_TOPIC_NOT_EXIST : RP_RESPONSE_SYSTEM_ERROR,
+        return refuse(send, request,
+                      rp_is_internal(request->origin.connection) ? RP_RESPONSE_TOPIC_NOT_EXIST
+                                                                 : RP_RESPONSE_SYSTEM_ERROR,
                       "the topic or queue of this message is gone");
     if ((fault = rp_send_refusal(send))) return refuse(send, request, RP_RESPONSE_SERVICE_NOT_AVAILABLE, fault);
     complete(send, topic, &put);

@@ -11,6 +11,7 @@
 #include "base/endian.h"
 #include "store/log/timer_properties.h"
 #include "store/queues/unit.h"
+#include "workers/shared/replies.h"
 
 int rp_put_open(const uint8_t *data, uint32_t size, rp_put *put) {
     const rp_msg_send *request = (const rp_msg_send *)data;
@@ -22,10 +23,10 @@ int rp_put_open(const uint8_t *data, uint32_t size, rp_put *put) {
     *put = (rp_put){.request = request, .topic = data + sizeof *request, .topic_size = request->topic_size};
     put->properties = put->topic + request->topic_size + request->group_size + request->default_topic_size;
     put->body = put->properties + request->properties_size;
-    put->is_delivery = request->origin.connection >= RP_CONNECTION_INTERNAL && request->flags & RP_REQUEST_DELIVERY &&
+    put->is_delivery = rp_is_internal(request->origin.connection) && request->flags & RP_REQUEST_DELIVERY &&
                        request->group_size == sizeof put->delivery;
     if (put->is_delivery) memcpy(&put->delivery, put->topic + request->topic_size, sizeof put->delivery);
-    put->ends_timer = request->origin.connection >= RP_CONNECTION_INTERNAL && request->flags & RP_REQUEST_ENDS_TIMER &&
+    put->ends_timer = rp_is_internal(request->origin.connection) && request->flags & RP_REQUEST_ENDS_TIMER &&
                       request->group_size == sizeof put->timer;
     if (put->ends_timer) memcpy(&put->timer, put->topic + request->topic_size, sizeof put->timer);
     return 1;
@@ -72,7 +73,7 @@ static const uint8_t *next_entry(const uint8_t *at, const uint8_t *end, rp_recor
 /* A zero byte in the properties looks like a sector lost in a power failure: recovery would end the log at such a
  * record (recovery.c). Internal puts come from the log and stay unchanged. */
 static int are_properties_legal(const rp_put *put, const rp_record *record) {
-    return put->request->origin.connection >= RP_CONNECTION_INTERNAL || !record->properties_size ||
+    return rp_is_internal(put->request->origin.connection) || !record->properties_size ||
            !memchr(record->properties, 0, record->properties_size);
 }
 

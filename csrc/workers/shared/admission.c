@@ -94,11 +94,3 @@ void rp_admission_count_latency(rp_admission *admission, uint64_t received_ns) {
     rp_add(&admission->worker->counters[RP_COUNT_PUT_LATENCY + bucket], 1);
     rp_add(&admission->worker->counters[RP_COUNT_PUT_LATENCY_SUM], us);
 }
-
-rp_status rp_error_reply_send(rp_ring_writer *selector, uint64_t connection, const rp_error_reply *reply) {
-    rp_msg_reply *record = (rp_msg_reply *)rp_ring_reserve(selector, sizeof(rp_msg_reply) + RP_ERROR_REPLY_MAX);
-    if (!record) return RP_FULL;
-    *record = (rp_msg_reply){.connection = connection, .size = rp_error_reply_encode(reply, (uint8_t *)(record + 1))};
-    rp_ring_commit(selector, (uint32_t)sizeof *record + record->size, RP_MSG_REPLY);
-    return RP_OK;
-}

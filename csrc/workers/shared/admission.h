@@ -11,7 +11,6 @@
  * LOOK_EVERY requests: reading it for each would cost 2 % of the fast path. */
 #include <stddef.h>
 #include <stdint.h>
-#include "wire/reply.h"
 #include "ipc/ring.h"
 #include "store/control/control_block.h"
 
@@ -71,14 +70,4 @@ int rp_worker_is_stalled(const rp_worker *worker, uint64_t stall_ns, uint64_t no
 
 /* The remark of SERVICE_NOT_AVAILABLE if the store's running flags forbid a put, or NULL. */
 const char *rp_store_fault(uint32_t running_flags);
-
-/* The selector that owns a connection: its number is in the top byte (worker_messages.h). NULL: there is none, as for
- * internal requests. */
-static inline rp_ring_writer *rp_selector_of(rp_ring_writer *const *selectors, uint32_t count, uint64_t connection) {
-    uint64_t index = connection >> 56;
-    return index < count ? selectors[index] : NULL;
-}
-
-/* Write a reply that carries a code and a remark to the ring of its connection's selector. RP_OK or RP_FULL. */
-rp_status rp_error_reply_send(rp_ring_writer *selector, uint64_t connection, const rp_error_reply *reply);
 #endif
