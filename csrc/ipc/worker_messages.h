@@ -224,7 +224,7 @@ typedef struct rp_msg_commit_offset {
     /* group, topic */
 } rp_msg_commit_offset;
 
-/* What was stored in a queue by sends (no group), or got from it by the pulls of a group, since the last such message.
+/* Messages stored in a queue by sends (no group), or got from it by the pulls of a group, since the last such message.
  */
 typedef struct rp_msg_traffic {
     uint64_t messages;

@@ -69,7 +69,7 @@ class SelectorSettings:
     parked: socket.socket | None = None
     """Where connections go that the next process tree is to serve (handoff.py)."""
     parks: Callable[[], bool] = lambda: False
-    """Whether another process tree follows, when this one stops."""
+    """Another process tree follows, when this one stops."""
 
 
 class SelectorMain:

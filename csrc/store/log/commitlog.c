@@ -55,7 +55,7 @@ enum {
     FULL_MAX = 2 /* files: the helper works on one at most */
 };
 
-/* What the first access to a page brings into the page cache. */
+/* The bytes that the first access to a page brings into the page cache. */
 enum caching {
     SINGLE_PAGES,
     PIECES /* of 2 MiB, two at a time */

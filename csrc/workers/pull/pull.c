@@ -248,7 +248,7 @@ static uint32_t pass(rp_pull *pull) {
     return taken + (uint32_t)pull->is_unfinished;
 }
 
-/* How long the loop may sleep until the next flush of commits or the next deadline. */
+/* Return the time until the next flush of commits or the next deadline: the loop may sleep so long. */
 static int64_t nap(const rp_pull *pull, uint64_t end) {
     uint64_t until = end;
     if (pull->suspended_pulls.count && pull->now_ns + PULL_SWEEP_NS / 4 < until)

@@ -39,7 +39,7 @@ void rp_pull_flush_commits(rp_pull *pull) {
 
 /* Checks a pull against the tables of the pull worker. */
 
-/* What the pull itself says that it selects; NULL if it is no tag expression, and no known SQL92 expression. */
+/* The expression of the pull itself; NULL if it is no tag expression, and no known SQL92 expression. */
 static const rp_tags *tags_of_pull(rp_pull *pull, const rp_msg_pull *request, const uint8_t *names) {
     const uint8_t *subscription = names + request->group_size + request->topic_size;
     const uint8_t *type = subscription + request->subscription_size;
@@ -52,7 +52,7 @@ static const rp_tags *tags_of_pull(rp_pull *pull, const rp_msg_pull *request, co
     return status == RP_OK ? &pull->parsed : NULL;
 }
 
-/* What its group has subscribed to; NULL if that cannot be evaluated, or is not (yet) in the subscription table. */
+/* The subscription of its group; NULL if that cannot be evaluated, or is not (yet) in the subscription table. */
 static const rp_tags *tags_of_group(const rp_pull *pull, const pull_checked *pulled) {
     const rp_msg_pull *request = pulled->request;
     uint32_t flags = pulled->group->flags;

@@ -40,7 +40,7 @@ enum { RP_HANDOFF_MAX = 32, RP_SELECTOR_CONNECTION_SIZE = 128 };
 
 typedef struct rp_selector rp_selector;
 
-/* What the config points to is borrowed until close. NULL with errno. */
+/* All that the config points to is borrowed until close. NULL with errno. */
 rp_selector *rp_selector_open(const rp_selector_config *config);
 /* Closes every connection; the handoff socket stays the caller's. */
 void rp_selector_close(rp_selector *selector);

@@ -11,7 +11,7 @@
 
 enum { NS_PER_MS = 1000000 };
 
-/* Whether the socket has unread input. Then the connection is not idle: this process was stopped or paused, and has
+/* Return 1 if the socket has unread input. Then the connection is not idle: this process was stopped or paused, and has
  * more to read than one turn takes. */
 static int is_behind_with(const rp_connection *connection) {
     int bytes = 0;

@@ -16,7 +16,7 @@ typedef struct rp_diverted {
 int rp_diverted_init(rp_diverted *diverted, rp_ring_writer *writer); /* 0, or -1 without memory */
 void rp_diverted_destroy(rp_diverted *diverted);
 int rp_diverted_find(const rp_diverted *diverted, uint64_t connection);
-/* Whether the next send of `connection` must go to the manager because earlier ones are still there. */
+/* Return 1 if the next send of `connection` must go to the manager because earlier ones are still there. */
 static inline int rp_diverted_has(const rp_diverted *diverted, uint64_t connection) {
     return (diverted->tokens.live || diverted->waiting.first) && rp_diverted_find(diverted, connection);
 }

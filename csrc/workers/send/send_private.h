@@ -1,6 +1,6 @@
 #ifndef ROCKETPY_SEND_PRIVATE_H
 #define ROCKETPY_SEND_PRIVATE_H
-/* What the files of the send worker share: its state. send.c calls send_request.c, never the other way round. */
+/* The state of the send worker, shared by its files. send.c calls send_request.c, never the other way round. */
 #include <stdint.h>
 #include "base/atomic.h"
 #include "base/map.h"
@@ -28,7 +28,7 @@
 
 enum { RP_WAITING_MAX = 65536, RP_WAITING_BYTES_MAX = 16777216 };
 
-/* What a reply waits for. */
+/* The reasons why a reply waits. */
 enum { RP_WAIT_FLUSH = 1, RP_WAIT_REPLICA = 2 };
 
 /* The fields of a reply to be sent later. `ids` and `served` belong to the caller; rp_waits_push copies them. */
@@ -61,7 +61,7 @@ typedef struct rp_waits {
 
 void rp_waits_destroy(rp_waits *waits);
 
-/* What a refusal needs to know of a request. */
+/* The fields of a request that its refusal needs. */
 typedef struct rp_refused {
     const rp_origin *origin;
     uint64_t token;
@@ -74,7 +74,7 @@ enum { RESUME_AT_LOG = UINT32_MAX, RESUME_AT_MANAGER = UINT32_MAX - 1 }; /* outp
 
 enum { HALF_TAIL_MAX = 512 }; /* bytes that the broker adds to the properties of a half message, without CLUSTER */
 
-/* What the coordinator allows, as it was read last; zeros: nothing. */
+/* The coordinator's orders, as they were read last; zeros: nothing. */
 typedef struct rp_send_orders {
     uint64_t version_plus_1; /* 0: not read yet */
     uint32_t takes_sends;
@@ -199,7 +199,7 @@ void rp_send_read_orders(rp_send *send);
 /* After the inputs of a pass, of which `taken` requests came from clients: whether all that was read before is taken.
  */
 void rp_send_finish_intake(rp_send *send, uint32_t taken);
-/* Why nothing may be stored now: the remark of SERVICE_NOT_AVAILABLE, or NULL. */
+/* Return the reason why nothing may be stored now: the remark of SERVICE_NOT_AVAILABLE, or NULL. */
 const char *rp_send_refusal(const rp_send *send);
 /* 1 if an answer may leave now that says that a message is stored. */
 int rp_send_may_answer(const rp_send *send);

@@ -177,7 +177,7 @@ static rp_status append_delayed(rp_send *send, rp_put *put, const uint8_t *data,
     return rp_send_delay_accept(send, put, tail) == RP_OK ? append(send, put) : divert(send, data, size);
 }
 
-/* Why this broker takes no sends at all; NULL: it does. */
+/* Return the reason why this broker takes no sends at all; NULL: it does. */
 static const char *role_refusal(const rp_send *send) {
     if (send->config.is_slave) return REFUSED_BY_SLAVE;
     return send->config.member && !send->orders.takes_sends ? rp_send_refusal(send) : NULL;

@@ -25,7 +25,7 @@ static inline void rp_presence_begin(rp_presence *presence, uint64_t now_ns) {
     if (presence->has_slept) *presence = (rp_presence){.since_ns = now_ns};
 }
 
-/* How long a request has waited while the worker was able to serve it. */
+/* Return the time (ns) that a request has waited while the worker was able to serve it. */
 static inline uint64_t rp_presence_age(const rp_presence *presence, uint64_t received_ns, uint64_t now_ns) {
     uint64_t from = received_ns > presence->since_ns ? received_ns : presence->since_ns;
     return now_ns > from ? now_ns - from : 0;
@@ -55,7 +55,8 @@ int rp_admission_look(rp_admission *admission);
 /* A pass ends, in which `taken` requests were served. */
 void rp_admission_end(rp_admission *admission, uint32_t taken);
 int rp_admission_is_too_old(const rp_admission *admission, uint64_t received_ns);
-/* Why a request is to be answered SYSTEM_BUSY, valid until the next call; NULL: serve it. `waiting`: how many wait. */
+/* Return the reason why a request is to be answered SYSTEM_BUSY, valid until the next call; NULL: serve it. `waiting`:
+ * how many wait. */
 const char *rp_admission_refusal(rp_admission *admission, uint64_t received_ns, uint64_t waiting);
 /* The same, when dispatch is more than `lag_max` behind the sends, so that consumers do not fall behind without bound.
  * */
