@@ -135,7 +135,7 @@ def test_topic_lists(asker: Asker) -> None:
 
 
 def test_topic_lists_are_made_one_after_the_other(asker: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault: each of 1 024 requests of one connection held the names of all topics at the same time."""
+    """Fault: Each of 1 024 requests of one connection held the names of all topics at the same time."""
     in_work = set[int]()
     most = 0
 

@@ -171,7 +171,7 @@ def test_what_has_waited_too_long_is_answered_busy(open_bench: Callable[..., Ben
 
 
 def test_a_ring_whose_requests_take_long_leaves_others_their_time(open_bench: Callable[..., Bench]) -> None:
-    """Fault: once the first ring had used its time, each other ring got one message per turn."""
+    """Fault: Once the first ring had used its time, each other ring got one message per turn."""
     bench = open_bench(PROCESSORS)
     long, short = NumberedRing(cost_ns=60_000, clock=bench.clock), NumberedRing(cost_ns=5_000, clock=bench.clock)
     bench.server.inputs = [long, short]
