@@ -24,6 +24,7 @@
 #include "store/log/record.h"
 #include "base/crc32.h"
 #include "base/endian.h"
+#include "base/numbers.h"
 #include "base/utf8.h"
 
 enum {
@@ -240,6 +241,29 @@ uint32_t rp_property_find(const uint8_t *properties, uint32_t size, const char *
         at = next + 1;
     }
     return value_size;
+}
+
+int rp_property_has(const uint8_t *properties, uint32_t size, const char *name) {
+    const uint8_t *value;
+    return rp_property_find(properties, size, name, &value) > 0;
+}
+
+static int32_t number_property(const uint8_t *properties, uint32_t size, const char *name, int32_t otherwise) {
+    const uint8_t *value;
+    int32_t number;
+    uint32_t value_size = rp_property_find(properties, size, name, &value);
+    return value_size && rp_parse_int32(value, value_size, &number) == RP_OK ? number : otherwise;
+}
+
+int32_t rp_delay_level(const uint8_t *properties, uint32_t size) {
+    return number_property(properties, size, "DELAY", 0);
+}
+
+int rp_real_queue(const uint8_t *properties, uint32_t size, const uint8_t **topic, uint32_t *topic_size,
+                  int32_t *queue_id) {
+    *topic_size = rp_property_find(properties, size, RP_REAL_TOPIC, topic);
+    *queue_id = number_property(properties, size, RP_REAL_QUEUE_ID, -1);
+    return *topic_size && *queue_id >= 0;
 }
 
 void rp_keys_begin(rp_keys *keys, const uint8_t *properties, uint32_t size) {

@@ -19,11 +19,11 @@ enum {
     RP_PROPERTY_SEPARATOR = 0x02
 };
 
-/* The bits of sysFlag that C names; rocketpy/message/sys_flag.py has all of them, a test compares the two. */
-/* Properties of a half message or a timer that is stored in another topic: its own topic and queue. */
+/* Properties of a message that waits in another topic (delayed, timer, half message): its own topic and queue. */
 #define RP_REAL_TOPIC "REAL_TOPIC"
 #define RP_REAL_QUEUE_ID "REAL_QID"
 
+/* The bits of sysFlag that C names; rocketpy/message/sys_flag.py has all of them, a test compares the two. */
 typedef enum rp_sys_flag {
     RP_SYS_FLAG_COMPRESSED = 1,
     RP_SYS_FLAG_MULTI_TAGS = 2,
@@ -99,6 +99,14 @@ int32_t rp_string_hash(const uint8_t *text, uint32_t size);
 /* Find the property `name` (a C string) in a property string. Returns the size of its value, and sets *value; 0: there
  * is none. Pieces without 0x01, with an empty name or an empty value do not count; the last of several wins. */
 uint32_t rp_property_find(const uint8_t *properties, uint32_t size, const char *name, const uint8_t **value);
+/* 1 if the property string has it. */
+int rp_property_has(const uint8_t *properties, uint32_t size, const char *name);
+/* The delay level that a property string asks for, as Java reads it; 0: none. It may be below 0 or beyond all levels.
+ */
+int32_t rp_delay_level(const uint8_t *properties, uint32_t size);
+/* Read RP_REAL_TOPIC and RP_REAL_QUEUE_ID. 0 if one is missing, or the queue is no number from 0 on. */
+int rp_real_queue(const uint8_t *properties, uint32_t size, const uint8_t **topic, uint32_t *topic_size,
+                  int32_t *queue_id);
 /* Iterator over the keys of a record: UNIQ_KEY, then the words of KEYS, separated by single spaces. The index stores
  * the first RP_INDEX_KEYS_MAX of KEYS only: a few messages with 16 000 keys each would fill an index file. */
 enum { RP_INDEX_KEYS_MAX = 128 };

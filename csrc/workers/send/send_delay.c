@@ -1,7 +1,6 @@
 #include "workers/send/send_delay.h"
 #include <stdio.h>
 #include <string.h>
-#include "base/numbers.h"
 #include "base/utf8.h"
 #include "wire/codes.h"
 
@@ -17,15 +16,6 @@ rp_status rp_send_delay_open(rp_send *send) {
 void rp_send_delay_close(rp_send *send) { rp_log_view_close(send->delayed_records); }
 
 /* ------------------------------------------------------------------ accept */
-
-/* The level, if it is a plain decimal number, and one of this broker; else 0. */
-static uint32_t level_of(const rp_send *send, const rp_put *put) {
-    const uint8_t *value;
-    int32_t level;
-    uint32_t size = rp_property_find(put->properties, put->request->properties_size, "DELAY", &value);
-    if (!size || *value < '1' || *value > '9' || rp_parse_int32(value, size, &level) != RP_OK) return 0;
-    return level > 0 && (uint64_t)level <= send->config.marks->level_max ? (uint32_t)level : 0;
-}
 
 /* The properties that bring it to its queue, and WAIT as the client gave it, after those that the broker adds to every
  * message. Returns their size; 0: they are too long. */
@@ -43,18 +33,15 @@ static uint32_t write_tail(const rp_put *put, uint8_t *tail) {
     return size > 0 && size < RP_DELAY_TAIL_MAX ? (uint32_t)size : 0;
 }
 
-static int has_property(const rp_put *put, const char *name) {
-    const uint8_t *value;
-    return rp_property_find(put->properties, put->request->properties_size, name, &value) > 0;
-}
-
 rp_status rp_send_delay_accept(const rp_send *send, rp_put *put, uint8_t *tail) {
-    uint32_t level = send->config.marks ? level_of(send, put) : 0;
-    if (!level || put->request->sys_flag & RP_TRANSACTION_MASK || has_property(put, RP_REAL_TOPIC) ||
-        has_property(put, RP_REAL_QUEUE_ID))
+    uint32_t size = put->request->properties_size;
+    int32_t level = rp_delay_level(put->properties, size);
+    if (!send->config.marks || level < 1 || (uint64_t)level > send->config.marks->level_max ||
+        put->request->sys_flag & RP_TRANSACTION_MASK || rp_property_has(put->properties, size, RP_REAL_TOPIC) ||
+        rp_property_has(put->properties, size, RP_REAL_QUEUE_ID))
         return RP_NOT_FOUND;
     rp_queue *queue =
-        rp_control_find(send->config.block, (const uint8_t *)SCHEDULE_TOPIC, SCHEDULE_TOPIC_SIZE, level - 1);
+        rp_control_find(send->config.block, (const uint8_t *)SCHEDULE_TOPIC, SCHEDULE_TOPIC_SIZE, (uint32_t)level - 1);
     uint32_t tail_size = queue && queue->state == RP_QUEUE_LIVE ? write_tail(put, tail) : 0;
     if (!tail_size) return RP_NOT_FOUND;
     put->topic = (const uint8_t *)SCHEDULE_TOPIC;
@@ -62,7 +49,7 @@ rp_status rp_send_delay_accept(const rp_send *send, rp_put *put, uint8_t *tail) 
     put->properties_tail = tail;
     put->properties_tail_size = tail_size;
     put->queue = queue;
-    put->queue_id = (int32_t)level - 1;
+    put->queue_id = level - 1;
     put->extra_sys_flag = 0; /* MULTI_TAGS is for the topic that it goes to in the end */
     return RP_OK;
 }
@@ -71,11 +58,8 @@ rp_status rp_send_delay_accept(const rp_send *send, rp_put *put, uint8_t *tail) 
 
 /* Where it goes. NULL: the manager decides. */
 static const rp_topic *target_of(const rp_send *send, const rp_record_view *record, rp_put *put) {
-    const uint8_t *value;
     int32_t queue_id;
-    uint32_t size = rp_property_find(record->properties, record->properties_size, RP_REAL_QUEUE_ID, &value);
-    put->topic_size = rp_property_find(record->properties, record->properties_size, RP_REAL_TOPIC, &put->topic);
-    if (!put->topic_size || !size || rp_parse_int32(value, size, &queue_id) != RP_OK || queue_id < 0 ||
+    if (!rp_real_queue(record->properties, record->properties_size, &put->topic, &put->topic_size, &queue_id) ||
         rp_text_is(put->topic, put->topic_size, RP_HALF_TOPIC))
         return NULL;
     const rp_topic *topic = rp_map_get(&send->topics, put->topic, put->topic_size);
@@ -151,9 +135,10 @@ rp_status rp_send_deliver(rp_send *send, const uint8_t *data, uint32_t size) {
     if (!send->delayed_records || send->config.is_slave || rp_send_refusal(send)) code = RP_RESPONSE_SYSTEM_ERROR;
     rp_send_look_at_clock(send); /* the manager found them due after this pass had looked at it */
     uint32_t done = 0;
-    for (; done < due->count && code == RP_RESPONSE_SUCCESS; done++) {
+    while (done < due->count && code == RP_RESPONSE_SUCCESS) {
         rp_delivery delivery = {messages[done].phy_offset, due->queue_offset + done, due->level, 0};
-        if ((code = deliver(send, &delivery, messages[done].size)) != RP_RESPONSE_SUCCESS) break;
+        code = deliver(send, &delivery, messages[done].size);
+        done += code == RP_RESPONSE_SUCCESS;
     }
     if (!rp_send_may_answer(send)) done = 0, code = RP_RESPONSE_SYSTEM_ERROR; /* marked: they are not stored again */
     wait.queue_offset = due->queue_offset + done;

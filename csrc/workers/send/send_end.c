@@ -8,7 +8,6 @@
 #include <string.h>
 #include "base/crash_point.h"
 #include "base/endian.h"
-#include "base/numbers.h"
 #include "base/utf8.h"
 #include "wire/codes.h"
 #include "store/transactions/half_states.h"
@@ -112,7 +111,6 @@ static const char *look_up(rp_send *send, struct end *end) {
 
 /* Find the queue of the committed or discarded message. If the topic has fewer queues by now, it goes to another. */
 static int find_queue(rp_send *send, struct end *end) {
-    const uint8_t *text;
     if (end->request->action == RP_END_RENEW) {
         end->topic = (const uint8_t *)RP_HALF_TOPIC;
         end->topic_size = sizeof RP_HALF_TOPIC - 1;
@@ -121,11 +119,9 @@ static int find_queue(rp_send *send, struct end *end) {
     }
     end->topic = (const uint8_t *)RP_DISCARD_TOPIC;
     end->topic_size = sizeof RP_DISCARD_TOPIC - 1;
-    if (end->request->action == RP_END_COMMIT) {
-        uint32_t size = property(end, RP_REAL_QUEUE_ID, &text);
-        if (!size || rp_parse_int32(text, size, &end->queue_id) != RP_OK || end->queue_id < 0) return 0;
-        if (!(end->topic_size = property(end, RP_REAL_TOPIC, &end->topic))) return 0;
-    }
+    if (end->request->action == RP_END_COMMIT &&
+        !rp_real_queue(end->half.properties, end->half.properties_size, &end->topic, &end->topic_size, &end->queue_id))
+        return 0;
     const rp_topic *topic = rp_map_get(&send->topics, end->topic, end->topic_size);
     if (!topic || !topic->queue_count) return 0;
     if (end->request->action == RP_END_COMMIT && topic->flags & RP_TOPIC_NO_SEND) return 0;

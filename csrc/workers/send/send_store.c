@@ -77,20 +77,16 @@ static int are_properties_legal(const rp_put *put, const rp_record *record) {
            !memchr(record->properties, 0, record->properties_size);
 }
 
-static int has_property(const rp_record *record, const char *name) {
-    const uint8_t *value;
-    return rp_property_find(record->properties, record->properties_size, name, &value) > 0;
-}
-
 /* A message of a batch can neither be a timer nor change one: it would be delivered at once. */
 static int is_about_timers(const rp_record *record) {
-    if (!record->properties_size ||
-        (!memmem(record->properties, record->properties_size, "DEL", 3) &&
-         !memmem(record->properties, record->properties_size, RP_TIMER_MOVE, sizeof RP_TIMER_MOVE - 1)))
+    const uint8_t *properties = record->properties;
+    uint32_t size = record->properties_size;
+    if (!size ||
+        (!memmem(properties, size, "DEL", 3) && !memmem(properties, size, RP_TIMER_MOVE, sizeof RP_TIMER_MOVE - 1)))
         return 0; /* each of the other names contains DEL */
     for (uint32_t i = 0; i < RP_TIMER_PROPERTY_COUNT; i++)
-        if (has_property(record, RP_TIMER_PROPERTIES[i])) return 1;
-    return has_property(record, RP_TIMER_CANCEL) || has_property(record, RP_TIMER_MOVE);
+        if (rp_property_has(properties, size, RP_TIMER_PROPERTIES[i])) return 1;
+    return rp_property_has(properties, size, RP_TIMER_CANCEL) || rp_property_has(properties, size, RP_TIMER_MOVE);
 }
 
 uint32_t rp_put_measure(const rp_put *put, uint64_t *total) {

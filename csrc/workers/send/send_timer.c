@@ -179,12 +179,9 @@ static rp_status skip(rp_send *send, const rp_msg_timer *message) {
 
 /* Where it goes: its queue, or the dead letters if its topic is gone. NULL: not even they are known. */
 static rp_topic *target_of(rp_send *send, const rp_record_view *record, rp_put *put, uint32_t *topic_size) {
-    const uint8_t *value;
-    uint32_t size = rp_property_find(record->properties, record->properties_size, RP_REAL_QUEUE_ID, &value);
     int32_t queue_id;
     rp_topic *topic = NULL;
-    *topic_size = rp_property_find(record->properties, record->properties_size, RP_REAL_TOPIC, &put->topic);
-    if (*topic_size && size && rp_parse_int32(value, size, &queue_id) == RP_OK && queue_id >= 0) {
+    if (rp_real_queue(record->properties, record->properties_size, &put->topic, topic_size, &queue_id)) {
         topic = rp_map_get(&send->topics, put->topic, *topic_size);
         if (topic && topic->queue_count && !(topic->flags & RP_TOPIC_NO_SEND))
             put->queue_id = (int32_t)((uint32_t)queue_id % topic->queue_count);

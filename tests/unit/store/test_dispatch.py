@@ -37,7 +37,14 @@ def test_tags_code(writer: StoreWriter, opened: OpenedStore, tag: str) -> None:
 
 @pytest.mark.parametrize(
     ("delay", "code"),
-    [("3", NOW + 10_000), ("99", NOW + 7_200_000), ("0", string_hash("A")), ("x", string_hash("A"))],
+    [
+        ("3", NOW + 10_000),
+        ("+3", NOW + 10_000),
+        ("99", NOW + 7_200_000),
+        ("0", string_hash("A")),
+        ("x", string_hash("A")),
+        ("4294967299", string_hash("A")),  # beyond 32 bits
+    ],
 )
 def test_units_of_the_delay_topic_hold_the_time_of_delivery(
     writer: StoreWriter, store: MessageStore, delay: str, code: int
