@@ -30,6 +30,7 @@ from .ring import Ring, RingReader, RingWriter, WorkerBlock
 from .topology import MANAGER, SEND, Topology
 from .worker_messages import (
     CONNECTION_INTERNAL,
+    DELIVER,
     END_REQUEST,
     PULL_REQUEST,
     PUT_RESULT,
@@ -90,14 +91,22 @@ def _take_from(ring: Ring, connection: int) -> tuple[int, bytes] | None:
     """Remove and return the next request of the ring if it is one of `connection`."""
     reader = RingReader(ring)
     found = reader.peek()
-    if found is None or found[0] not in REQUESTS or connection_of(found[1]) != connection:
-        return None
-    return reader.read()
+    return reader.read() if found is not None and _sender_of(*found) == connection else None
+
+
+def _sender_of(kind: int, record: bytes) -> int | None:
+    """The connection whose request the record is, CONNECTION_INTERNAL for deliveries too; None: it is no request."""
+    if kind == WorkerMessage.DELIVER:
+        return CONNECTION_INTERNAL
+    return connection_of(record) if kind in REQUESTS else None
 
 
 def describe_request(kind: int, record: bytes) -> str:
     """Describe the request for the log: peer, code, size, and its names in lines of other processes."""
     found: Any = None
+    if kind == WorkerMessage.DELIVER:
+        due = DELIVER.read(record)
+        return f"the delivery of {due.count} messages of delay level {due.level} from offset {due.queue_offset} on"
     if kind in FIXED:
         found = FIXED[kind].read(record)
     else:
@@ -123,7 +132,7 @@ def close_connection(replies: Sequence[Ring], connection: int) -> None:
 
 
 def refuse_put(to_manager: Ring, kind: int, record: bytes) -> None:
-    """Answer an internal put of the manager with an error. The message may have been stored."""
+    """Answer an internal put or a delivery of the manager with an error. The message may have been stored."""
     writer = RingWriter(to_manager)
     refusal = PUT_RESULT.write(token=token_of(record, kind), code=ResponseCode.SYSTEM_ERROR)
     writer.write(WorkerMessage.PUT_RESULT, refusal)

@@ -230,8 +230,8 @@ def connection_of(record: bytes) -> int:
 
 
 def token_of(record: bytes, kind: int = WorkerMessage.SEND) -> int:
-    """The token of a SEND or END_TRANSACTION record; later sends have greater ones."""
-    token: int = (END_REQUEST if kind == WorkerMessage.END_TRANSACTION else SEND_REQUEST).read(record).token
+    """The token of a SEND, END_TRANSACTION or DELIVER record; later sends have greater ones."""
+    token: int = TOKENS[WorkerMessage(kind)].read(record).token
     return token
 
 

@@ -39,6 +39,23 @@ void rp_delivery_marks_mark(rp_delivery_marks *marks, const rp_delivery *deliver
     rp_store_release(&slot->end, end_phy_offset);
 }
 
+int rp_delivery_marks_begin(rp_delivery_marks *marks, const rp_delivery *delivery) {
+    slot *slot = slot_of(marks, delivery->level);
+    if (!slot) return 1;
+    if (slot->tried != delivery->phy_offset + 1) {
+        rp_store_release(&slot->tries, 0);
+        rp_store_release(&slot->tried, delivery->phy_offset + 1);
+    }
+    if (slot->tries >= RP_DELIVERY_TRIES_MAX) return 0;
+    rp_store_release(&slot->tries, slot->tries + 1);
+    return 1;
+}
+
+void rp_delivery_marks_end(rp_delivery_marks *marks, const rp_delivery *delivery) {
+    slot *slot = slot_of(marks, delivery->level);
+    if (slot) rp_store_release(&slot->tries, 0);
+}
+
 int rp_delivery_marks_last(const rp_delivery_marks *marks, uint32_t level, uint64_t published_phy_offset,
                            rp_delivery *last) {
     const slot *slot = slot_of(marks, level);

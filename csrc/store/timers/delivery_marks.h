@@ -8,8 +8,13 @@
  * a manager that does not know the result of a delivery may repeat it, also after a restart.
  *
  * Created before the workers are forked; the send worker is the only writer. A mark is valid once the published
- * position has reached its end. If the send worker dies between the two steps, the restarted one removes the mark. */
+ * position has reached its end. If the send worker dies between the two steps, the restarted one removes the mark.
+ *
+ * A level also counts how often the send worker has died during the delivery of one message. That is not tried for
+ * ever: the broker could serve nobody, and the level would stop at this message. */
 #include <stdint.h>
+
+enum { RP_DELIVERY_TRIES_MAX = 3 };
 
 /* Carried by a put with RP_REQUEST_DELIVERY. Within a level both offsets rise from message to message. */
 typedef struct rp_delivery {
@@ -27,7 +32,9 @@ typedef struct rp_delivery_place {
 typedef struct rp_delivery_slot {
     rp_delivery_place sure, next;
     uint64_t end; /* of the record that `next` stands for; 0: there is none */
-    uint64_t reserved[3];
+    uint64_t tried; /* log offset + 1 of the message whose delivery began last */
+    uint64_t tries; /* how often that has begun without an end; 0: it has ended */
+    uint64_t reserved;
 } rp_delivery_slot;
 
 typedef struct rp_delivery_marks {
@@ -42,6 +49,10 @@ void rp_delivery_marks_open(rp_delivery_marks *marks, uint64_t published_phy_off
 int rp_delivery_marks_has(const rp_delivery_marks *marks, const rp_delivery *delivery);
 /* Send worker: mark a delivery, which is stored once the published position reaches `end_phy_offset`. */
 void rp_delivery_marks_mark(rp_delivery_marks *marks, const rp_delivery *delivery, uint64_t end_phy_offset);
+/* Send worker: a delivery begins. 0 if it must not, because RP_DELIVERY_TRIES_MAX send workers have died during it. */
+int rp_delivery_marks_begin(rp_delivery_marks *marks, const rp_delivery *delivery);
+/* Send worker: the delivery has ended, whatever came of it: the worker lives. */
+void rp_delivery_marks_end(rp_delivery_marks *marks, const rp_delivery *delivery);
 /* The last stored delivery of a level, as far as `published_phy_offset`; 0 if there is none. Any process. While the
  * send worker marks another one of the level, the two fields may belong to different deliveries: compare them with the
  * queue. */

@@ -205,7 +205,11 @@ static uint32_t drain(rp_send *send, uint32_t input) {
     send->current_input = input;
     while (taken < BATCH_REQUESTS && rp_ring_read(reader, &data, &size, &type) == RP_OK) {
         if (rp_admission_look(&send->admission)) rp_send_look_at_clock(send);
-        rp_serving_message(send->config.worker, data, type == RP_MSG_SEND || type == RP_MSG_END_TRANSACTION ? size : 0);
+        if (type == RP_MSG_DELIVER) /* the manager's own, as internal puts are */
+            rp_serving(send->config.worker, RP_CONNECTION_INTERNAL);
+        else
+            rp_serving_message(send->config.worker, data,
+                               type == RP_MSG_SEND || type == RP_MSG_END_TRANSACTION ? size : 0);
         rp_status status = take(send, data, size, type);
         if (status == RP_FULL || status == RP_NO_MEMORY) {
             count(send, RP_COUNT_STALLS, 1);

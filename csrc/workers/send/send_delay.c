@@ -108,10 +108,9 @@ static int is_delayed(const rp_record_view *record, const rp_delivery *delivery)
 }
 
 /* Returns RP_RESPONSE_SUCCESS, or why the manager has to deliver it. */
-static int32_t deliver(rp_send *send, const rp_delivery *delivery, uint32_t size) {
+static int32_t read_and_store(rp_send *send, const rp_delivery *delivery, uint32_t size) {
     uint64_t published = send->control->published_phy_offset;
     rp_record_view record;
-    if (rp_delivery_marks_has(send->config.marks, delivery)) return RP_RESPONSE_SUCCESS;
     if (delivery->phy_offset >= published || size > published - delivery->phy_offset) return RP_RESPONSE_SYSTEM_ERROR;
     const uint8_t *image = rp_log_view_acquire(send->delayed_records, delivery->phy_offset, size);
     if (!image) return RP_RESPONSE_SYSTEM_ERROR;
@@ -122,6 +121,16 @@ static int32_t deliver(rp_send *send, const rp_delivery *delivery, uint32_t size
              store(send, delivery, &record))
         code = RP_RESPONSE_SUCCESS;
     rp_log_view_release(send->delayed_records, delivery->phy_offset);
+    return code;
+}
+
+/* The same, unless it is delivered already. */
+static int32_t deliver(rp_send *send, const rp_delivery *delivery, uint32_t size) {
+    rp_delivery_marks *marks = send->config.marks;
+    if (rp_delivery_marks_has(marks, delivery)) return RP_RESPONSE_SUCCESS;
+    if (!rp_delivery_marks_begin(marks, delivery)) return RP_RESPONSE_SYSTEM_ERROR;
+    int32_t code = read_and_store(send, delivery, size);
+    rp_delivery_marks_end(marks, delivery);
     return code;
 }
 

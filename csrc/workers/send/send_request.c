@@ -53,8 +53,7 @@ static void set_resume_point_stored(void *context, const rp_put *put, const rp_s
         rp_send_timer_end(
             send,
             &(rp_timer_end){.number = put->timer, .end_phy_offset = stored->end_phy_offset, .kind = RP_TIMER_CHANGED});
-    if (put->is_delivery && send->config.marks)
-        rp_delivery_marks_mark(send->config.marks, &put->delivery, stored->end_phy_offset);
+    if (put->is_delivery) rp_delivery_marks_mark(send->config.marks, &put->delivery, stored->end_phy_offset);
 }
 
 static void set_resume_point_passed(void *send, uint64_t position) {
@@ -214,14 +213,16 @@ static rp_status turn_away(rp_send *send, const uint8_t *data, uint32_t size, co
     return refuse(send, request, RP_RESPONSE_SERVICE_NOT_AVAILABLE, fault);
 }
 
-/* Answer an internal put that has nothing to store: its delayed message was delivered before, or the timer that it is
- * to end cannot be ended. Returns 0 if it is to be stored; otherwise *status is that of the answer. */
+/* Answer an internal put that has nothing to store: its delayed message was delivered before, or must not be tried
+ * again, or the timer that it is to end cannot be ended. Returns 0 if it is to be stored; then a delivery has begun.
+ * Otherwise *status is that of the answer. */
 static int answer_without_storing(rp_send *send, const rp_put *put, rp_status *status) {
     if (!put->is_delivery && !put->ends_timer) return 0;
     rp_wait wait = {.token = put->request->token, .queue_id = put->request->queue_id};
     int32_t code = put->ends_timer ? rp_send_timer_check_change(send, put, &wait.timer_state) : RP_RESPONSE_SUCCESS;
-    int is_delivered =
-        put->is_delivery && send->config.marks && rp_delivery_marks_has(send->config.marks, &put->delivery);
+    int is_delivered = put->is_delivery && rp_delivery_marks_has(send->config.marks, &put->delivery);
+    if (!is_delivered && put->is_delivery && !rp_delivery_marks_begin(send->config.marks, &put->delivery))
+        code = RP_RESPONSE_MESSAGE_ILLEGAL;
     if (!is_delivered && code == RP_RESPONSE_SUCCESS) return 0;
     *status = rp_send_put_result(send, &wait, code);
     return 1;
@@ -274,28 +275,37 @@ static rp_status append_half(rp_send *send, const rp_put *put) {
     return append(send, put);
 }
 
-rp_status rp_send_take(rp_send *send, const uint8_t *data, uint32_t size) {
-    const rp_msg_send *request = (const rp_msg_send *)data;
+/* Store it, leave it to the manager, or refuse it. */
+static rp_status take(rp_send *send, rp_put *put, const uint8_t *data, uint32_t size) {
+    const rp_msg_send *request = put->request;
     const char *fault;
-    rp_status status;
-    rp_put put;
-    if (!rp_put_open(data, size, &put)) return RP_OK;
-    if ((fault = role_refusal(send))) return turn_away(send, data, size, fault);
-    if (answer_without_storing(send, &put, &status)) return status;
-    const rp_topic *topic = rp_map_get(&send->topics, put.topic, request->topic_size);
+    const rp_topic *topic = rp_map_get(&send->topics, put->topic, request->topic_size);
     if ((fault = overload(send, request, size))) return refuse(send, request, RP_RESPONSE_SYSTEM_BUSY, fault);
     if (is_for_manager(send, request, topic)) return divert(send, data, size);
-    choose_queue(send, topic, &put);
-    if (!put.queue && !(request->flags & RP_REQUEST_RESOLVED)) return divert(send, data, size);
-    if (!put.queue)
+    choose_queue(send, topic, put);
+    if (!put->queue && !(request->flags & RP_REQUEST_RESOLVED)) return divert(send, data, size);
+    if (!put->queue)
         return refuse(send, request,
                       rp_is_internal(request->origin.connection) ? RP_RESPONSE_TOPIC_NOT_EXIST
                                                                  : RP_RESPONSE_SYSTEM_ERROR,
                       "the topic or queue of this message is gone");
     if ((fault = rp_send_refusal(send))) return refuse(send, request, RP_RESPONSE_SERVICE_NOT_AVAILABLE, fault);
-    complete(send, topic, &put);
+    complete(send, topic, put);
     if ((request->flags & (RP_REQUEST_DELAY | RP_REQUEST_RESOLVED)) == RP_REQUEST_DELAY)
-        return append_delayed(send, &put, data, size);
-    if (request->flags & RP_REQUEST_TIMER) return append_timer(send, &put, data, size);
-    return put.queue == send->half_queue && send->half_records ? append_half(send, &put) : append(send, &put);
+        return append_delayed(send, put, data, size);
+    if (request->flags & RP_REQUEST_TIMER) return append_timer(send, put, data, size);
+    return put->queue == send->half_queue && send->half_records ? append_half(send, put) : append(send, put);
+}
+
+rp_status rp_send_take(rp_send *send, const uint8_t *data, uint32_t size) {
+    const char *fault;
+    rp_status status;
+    rp_put put;
+    if (!rp_put_open(data, size, &put)) return RP_OK;
+    put.is_delivery &= send->config.marks != NULL;
+    if ((fault = role_refusal(send))) return turn_away(send, data, size, fault);
+    if (answer_without_storing(send, &put, &status)) return status;
+    status = take(send, &put, data, size);
+    if (put.is_delivery) rp_delivery_marks_end(send->config.marks, &put.delivery);
+    return status;
 }

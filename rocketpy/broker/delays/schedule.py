@@ -6,7 +6,8 @@ reference. It is an internal put, and those are not delayed again.
 
 A message that can never be delivered (its topic is gone, it does not fit a log file) goes to %DLQ%SCHEDULE_TOPIC_XXXX
 with its properties, and the level continues. After an error that may pass (a full disk, a busy broker) the delivery is
-tried again.
+tried again. A delivery that killed the send worker three times is refused (csrc/store/timers/delivery_marks.h), also as
+a dead letter: the message stays where it is.
 
 Time is the broker's clock, which store timestamps follow. When the system clock is set back, it advances at half speed,
 so that a delay keeps its length (docs/adr/0090).
@@ -363,8 +364,8 @@ class ScheduleService:
         result = await self._fast_path.put(attrs.evolve(message, delivery=delivery))
         if result.code == ResponseCode.MESSAGE_ILLEGAL:
             logger.error(
-                "cannot deliver the delayed message at log offset %d: %s; it is too large for %s as well and stays in "
-                "%s until its log file expires",
+                "cannot deliver the delayed message at log offset %d: %s; %s refuses it as well: it stays in %s until "
+                "its log file expires",
                 record.phy_offset,
                 reason,
                 DEAD_LETTERS,

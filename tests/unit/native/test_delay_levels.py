@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,19 +12,21 @@ import pytest
 pytest.importorskip("rocketpy.native._rocketpy", reason="the fast path is C")
 
 from rocketpy.broker.fast_path.shared_memory import DeliveryMarks
+from rocketpy.codes import ResponseCode
 from rocketpy.message.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from rocketpy.message.properties import decode_properties
 from rocketpy.message.record import StoredRecord
 from rocketpy.native.core import ffi, lib
-from rocketpy.reactor.worker_messages import decode_put_result, encode_deliver, encode_put
+from rocketpy.reactor.worker_messages import CONNECTION_INTERNAL, decode_put_result, encode_deliver, encode_put
 from rocketpy.remoting.fast_path import Delivery, DueMessages, MessageToPut, PutResult
-from tests.support.fast_path import FastPath
+from tests.support.fast_path import FastPath, drain
 from tests.support.fast_path_requests import send_v2
 from tests.support.half_messages import answers, stored
 
 LEVELS = 3
 DISK_FULL = 16
 SUCCESS, SYSTEM_ERROR, SYSTEM_BUSY = 0, 1, 2
+DIED = 9
 
 
 class Rig(FastPath):
@@ -294,6 +297,62 @@ def test_the_send_worker_does_not_wait_for_the_disk(tmp_path: Path) -> None:
     away.clear()
     assert ((result := rig.deliver()).code, result.queue_offset) == (SUCCESS, 2)
     assert rig.delivered() == [b"0", b"long"]
+    rig.close()
+
+
+def die_of_delivery(rig: Rig, deadly: set[int]) -> None:
+    """The send worker dies of the second of three messages; the next one has tables, but not the DELIVER."""
+    second = rig.delayed()[1]
+    places = [(record.phy_offset, record.size) for record in rig.delayed()]
+    rig.tell_send(lib.RP_MSG_DELIVER, encode_deliver(DueMessages(1, 0, places), 9))
+    if (pid := os.fork()) == 0:
+        deadly.add(second.size)
+        rig.turn()
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == DIED
+    reader = lib.rp_ring_reader_open(rig.manager_send)
+    assert [kind for kind, _ in drain(reader)] == [lib.RP_MSG_DELIVER]
+    lib.rp_ring_reader_close(reader)
+    rig.restart_send()
+    rig.turn()
+
+
+@pytest.mark.parametrize(("deaths", "is_tried"), [(2, True), (3, False)])
+def test_a_delivery_that_kills_the_send_worker_is_not_tried_for_ever(
+    tmp_path: Path, deaths: int, is_tried: bool
+) -> None:
+    """Fault: A delayed message whose delivery crashed the send worker ended the broker after ten restarts, or was tried
+    again each second for ever."""
+    deadly, served = set[int](), set[int]()
+
+    @ffi.callback("int(*)(const uint8_t *, uint64_t)")  # type: ignore[untyped-decorator]
+    def in_memory(at: Any, size: int) -> int:
+        served.add(rig.workers["send"].serving)
+        if size in deadly:
+            os._exit(DIED)
+        return 1
+
+    rig = Rig(tmp_path, in_memory=in_memory)
+    rig.add_topic("T")
+    rig.add_topic(SCHEDULE_TOPIC, LEVELS)
+    rig.tables_end()
+    rig.send_all((b"0", "DELAY\x011"), (b"deadly", "DELAY\x011"), (b"2", "DELAY\x011"), (b"3", "DELAY\x012"))
+    for _ in range(deaths):
+        die_of_delivery(rig, deadly)
+        assert rig.deliver(2).code == SUCCESS, "deliveries of another level do not end the count"
+    second = rig.delayed()[1]
+    message = MessageToPut("T", 0, b"deadly", b"", wait_store=False, delivery=Delivery(1, second.phy_offset, 1))
+    for _ in range(2):
+        if not is_tried:
+            assert ((result := rig.deliver()).code, result.queue_offset) == (SYSTEM_ERROR, 1)
+        rig.put(encode_put(message, 1, 0))
+        rig.turn()
+        (record,) = [record for kind, record in rig.for_manager() if kind == lib.RP_MSG_PUT_RESULT]
+        _, result = decode_put_result(record, ("127.0.0.1", 10911))
+        assert result.code == (SUCCESS if is_tried else ResponseCode.MESSAGE_ILLEGAL)
+    assert rig.deliver(begin=2).code == SUCCESS
+    assert rig.delivered() == [b"0", b"3", *([b"deadly"] if is_tried else []), b"2"]
+    assert served == {CONNECTION_INTERNAL}
     rig.close()
 
 

@@ -148,7 +148,9 @@ def test_a_restarted_send_worker_knows_what_was_stored(rig: FastPath, delivered:
     assert delivered.last(1) == FIRST
 
 
-def test_a_delivery_that_became_due_while_a_pass_was_running_is_not_stored_as_earlier(tmp_path: Path) -> None:
+def test_a_delivery_that_became_due_while_a_pass_was_running_is_not_stored_as_earlier(
+    tmp_path: Path, delivered: DeliveryMarks
+) -> None:
     """The manager finds it due by a clock that is read later than the one of the pass that stores it.
     Fault: A delayed message that became due during a pass was stored a millisecond early."""
     due_ms = 1_700_000_000_000
@@ -164,7 +166,7 @@ def test_a_delivery_that_became_due_while_a_pass_was_running_is_not_stored_as_ea
 
     begun = 1 << 30
     boot_ms = ffi.callback("int64_t(void)", lambda: 1000)
-    rig = FastPath(tmp_path, wall_ms=wall_ms, boot_ms=boot_ms)
+    rig = FastPath(tmp_path, wall_ms=wall_ms, boot_ms=boot_ms, marks=delivered.pointer)
     rig.add_topic("T")
     rig.tables_end()
     begun = len(readings) + 1

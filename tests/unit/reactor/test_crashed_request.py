@@ -24,6 +24,7 @@ from rocketpy.reactor.supervisor import ParentProcess, Supervisor
 from rocketpy.reactor.topology import SEND, ReactorSizes, Topology
 from rocketpy.reactor.worker_messages import CONNECTION_INTERNAL, WorkerMessage
 from rocketpy.reactor.worker_spec import RestartPolicy, WorkerContext, WorkerSpec
+from rocketpy.remoting.fast_path import DueMessages
 from tests.support import ring_messages
 from tests.support.waiting import is_readable
 
@@ -71,7 +72,7 @@ class Eater:
             block.beat(time.monotonic_ns())
             for reader in readers:
                 while (found := reader.peek()) is not None:
-                    self._eat(context, found[1], replies)
+                    self._eat(context, *found, replies)
                     reader.read()
                     block.serve(0)
             replies.finish_batch()
@@ -80,7 +81,10 @@ class Eater:
                 is_readable(block.doorbell, 0.1)
             block.awake()
 
-    def _eat(self, context: WorkerContext, record: bytes, replies: RingWriter) -> None:
+    def _eat(self, context: WorkerContext, kind: int, record: bytes, replies: RingWriter) -> None:
+        if kind == WorkerMessage.DELIVER:
+            context.block.serve(CONNECTION_INTERNAL)
+            DEATHS[b"segv"]()
         connection = worker_messages.connection_of(record)
         context.block.serve(connection)
         body = ring_messages.body_of(record)
@@ -93,10 +97,10 @@ class Run:
     topology: Topology
     pid: int
 
-    def feed(self, *records: bytes, producer: str = "codec-0") -> None:
+    def feed(self, *records: bytes, producer: str = "codec-0", kind: WorkerMessage = WorkerMessage.SEND) -> None:
         writer = RingWriter(self.topology.ring(producer, SEND))
         for record in records:
-            assert writer.write(WorkerMessage.SEND, record)
+            assert writer.write(kind, record)
         writer.finish_batch()
 
     def replies(self, count: int) -> list[tuple[int, bytes]]:
@@ -193,6 +197,25 @@ def test_a_put_of_the_managers_is_refused(launch: Callable[..., Run]) -> None:
     assert kind == WorkerMessage.PUT_RESULT
     result = worker_messages.PUT_RESULT.read(record)
     assert (result.token, result.phy_offset, result.queue_offset, result.code) == (77, 0, 0, 1)
+
+
+def test_deliveries_of_delayed_messages_are_refused_and_end_no_broker(
+    launch: Callable[..., Run], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """They are the manager's own, as internal puts are."""
+    run = launch()
+    for token in range(4):
+        due = worker_messages.encode_deliver(DueMessages(3, 7, [(0, 100), (100, 100)]), token)
+        run.feed(due, producer="manager", kind=WorkerMessage.DELIVER)
+        run.feed(request(ORDINARY, b"after"))
+        assert run.replies(1) == [(ORDINARY, b"after")]
+    reader = RingReader(run.topology.ring(SEND, "manager"))
+    found = [worker_messages.PUT_RESULT.read(run.next_of(reader)[1]) for _ in range(4)]
+    assert [(result.token, result.code) for result in found] == [(token, 1) for token in range(4)]
+    os.kill(run.pid, signal.SIGTERM)
+    assert run.end() == 0
+    told = "worker send crashed while it served the delivery of 2 messages of delay level 3 from offset 7 on: dropped"
+    assert capfd.readouterr().err.count(told) == 4
 
 
 def test_a_kill_from_outside_blames_nobody_and_is_bounded(
