@@ -12,7 +12,6 @@ import click
 
 from rocketpy.bench import report, result
 from rocketpy.bench.result import Result
-from rocketpy.bench.soak import LIMITS
 from rocketpy.errors import ConfigError
 
 from .report import Row, command_of
@@ -27,7 +26,8 @@ def rows(found: Result) -> list[Row]:
     try:
         for resource, (what, unit) in BARS.items():
             growth = figures[f"{resource}_per_hour"]
-            found_rows.append(Row(f"{what}: growth", growth, f"{unit} an hour".strip(), LIMITS[resource].per_hour))
+            bar = figures[f"{resource}_per_hour_max"]
+            found_rows.append(Row(f"{what}: growth", growth, f"{unit} an hour".strip(), bar))
             found_rows.append(Row(f"{what}: after the first fifth", figures[f"{resource}_first"], unit))
             found_rows.append(Row(f"{what}: at the end", figures[f"{resource}_last"], unit))
         found_rows.append(Row("processes replaced", figures["processes_replaced"], "", 0))

@@ -33,6 +33,10 @@ class Limit:
     per_hour: float
     noise: float
 
+    def slope_max(self, hours: float) -> float:
+        """Return the steepest slope, per hour, that is no growth in a run of so many hours."""
+        return max(self.per_hour, self.noise / hours)
+
 
 LIMITS = {"pss_mib": Limit(per_hour=10.0, noise=3.0), "descriptors": Limit(per_hour=10.0, noise=5.0)}
 
@@ -69,17 +73,20 @@ def slope_per_hour(samples: Sequence[Sample], resource: str) -> float:
     return statistics.linear_regression(times, values).slope * 3600
 
 
+def hours_of(samples: Sequence[Sample]) -> float:
+    return (samples[-1].at_s - samples[0].at_s) / 3600
+
+
 def faults(samples: Sequence[Sample]) -> list[str]:
     """Return what did not stay as it was, as lines; none: all did."""
     found = []
     counted = after_warm_up(samples) if samples else []
     if len(counted) < SAMPLES_MIN:
         return [f"{len(counted)} samples are too few to see a slope: let it run longer"]
-    hours = (counted[-1].at_s - counted[0].at_s) / 3600
     for resource, limit in LIMITS.items():
-        slope = slope_per_hour(counted, resource)
-        if slope > limit.per_hour and slope * hours > limit.noise:
-            found.append(f"{resource} grows by {slope:.1f} an hour, allowed are {limit.per_hour:g}")
+        slope, allowed = slope_per_hour(counted, resource), limit.slope_max(hours_of(counted))
+        if slope > allowed:
+            found.append(f"{resource} grows by {slope:.1f} an hour, allowed are {allowed:g}")
     gone = counted[0].pids - counted[-1].pids
     if gone:
         found.append(f"{len(gone)} processes of the broker ended: its log says why they were replaced")
@@ -92,7 +99,8 @@ def figures(samples: Sequence[Sample]) -> Figures:
     if len(counted) < SAMPLES_MIN:
         return {}
     found: Figures = {"processes_replaced": len(counted[0].pids - counted[-1].pids)}
-    for resource in LIMITS:
+    for resource, limit in LIMITS.items():
+        found[f"{resource}_per_hour_max"] = round(limit.slope_max(hours_of(counted)), 2)
         found[f"{resource}_first"] = getattr(counted[0], resource)
         found[f"{resource}_last"] = getattr(counted[-1], resource)
         found[f"{resource}_per_hour"] = round(slope_per_hour(counted, resource), 2)

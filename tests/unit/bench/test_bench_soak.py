@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from bench import soak
+from rocketpy.bench import soak as soak_run
 from rocketpy.bench.result import Result
 from rocketpy.errors import ConfigError
 from tests.unit.bench.test_result_files import example
@@ -19,9 +20,11 @@ FLAT = {
     "pss_mib_first": 70.1,
     "pss_mib_last": 70.6,
     "pss_mib_per_hour": 1.25,
+    "pss_mib_per_hour_max": 10.0,
     "descriptors_first": 101.0,
     "descriptors_last": 101.0,
     "descriptors_per_hour": 0.0,
+    "descriptors_per_hour_max": 12.5,
 }
 
 
@@ -46,7 +49,7 @@ def test_the_page_names_run_commit_machine_and_bars() -> None:
     ("figures", "errors", "row"),
     [
         ({"pss_mib_per_hour": 10.1}, {}, "| memory (PSS): growth | 10.1 MiB an hour |"),
-        ({"descriptors_per_hour": 12.0}, {}, "| open descriptors: growth | 12 an hour |"),
+        ({"descriptors_per_hour": 13.0}, {}, "| open descriptors: growth | 13 an hour |"),
         ({"processes_replaced": 1.0}, {}, "| processes replaced | 1 |"),
         ({}, {"2": 3}, "| requests failed | 3 |"),
     ],
@@ -60,6 +63,16 @@ def test_a_fault_is_a_missed_bar(figures: dict[str, float], errors: dict[str, in
     assert CliRunner().invoke(soak.main, words).exit_code == 0
     assert CliRunner().invoke(soak.main, [*words, "--strict"]).exit_code == 1
     assert (tmp_path / "soak.md").read_text(encoding="utf-8").count(missed) == 1
+
+
+def test_growth_within_the_noise_of_a_sample_is_within_the_bar() -> None:
+    """Fault: The page of a short soak missed a bar that `rocketpy bench soak` let pass."""
+    times = [float(at) for at in range(0, 60, 5)]
+    samples = [soak_run.Sample(at, 60 + at / 60, 100, frozenset({1})) for at in times]
+    assert soak_run.faults(samples) == []
+    text = soak.page(result_of(FLAT | soak_run.figures(samples)))
+    assert "| memory (PSS): growth | 60 MiB an hour | ≤ 270 MiB an hour | holds |" in text
+    assert "missed" not in text
 
 
 def test_a_soak_without_a_slope_has_no_page() -> None:
