@@ -169,8 +169,8 @@ COUNTERS = (
              "Slave: connections that ended; it tries again."),
     _gauge("MASTER_END", "rocketpy_ha_master_end_bytes", "replicator", "Slave: known end of the master's log."),
     _gauge("REPORTED", "rocketpy_ha_reported_offset_bytes", "replicator", "Slave: position reported to the master."),
-    _counter("REQUEST_LOG_DROPPED", "rocketpy_worker_request_log_dropped", "send pull",
-             "Lines left out of the request log (requestLogSample): the manager was behind."),
+    _counter("REQUEST_LOG_DROPPED", "rocketpy_worker_request_log_dropped", "send pull manager",
+             "Lines left out of the request log (requestLogSample): the manager was behind, or too many sends waited."),
 )  # fmt: skip
 
 

@@ -3,9 +3,10 @@
     doorbell -> drain rings in batches -> COMMAND: pool by request code -> Processor -> reply ring of the selector
                                        -> SEND, PULL, COMMIT_OFFSET: SlowPath    PUT_RESULT, CLEANED: FastPath
                                        -> CLOSED: SlowPath, once the connection's requests are served
+                                       -> SERVED: a line of the request log, when all else of the turn is done
 
 Bounds: a pool's queue, in requests and bytes (full: SYSTEM_BUSY at once), detached requests (detached.py), an outbox
-per selector (channel.py), a batch per ring and turn.
+per selector (channel.py), a batch per ring and turn, lines of the request log (dropped and counted).
 Order: the requests of one connection reach their pool in order; a pool of one task also serves them in order.
 Faults: an exception of a request, a ring message or the end of a connection ends there: it is answered with an error,
 counted and logged at a limited rate (faults.py). Only a fault of the loop itself ends the process.
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Protocol
@@ -33,6 +35,7 @@ from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fast_path import SendRequest, SlowPath, command_of
 from rocketpy.remoting.frame import REQUEST_HEADER_SIZE_MAX
 from rocketpy.remoting.limits import PoolLoad
+from rocketpy.remoting.request_log import ServedRequest
 
 from .channel import Gateway, RingChannel
 from .crashed_request import REQUESTS
@@ -62,6 +65,7 @@ DONE_AT_ONCE = frozenset({WorkerMessage.CLOSED, WorkerMessage.COMMIT_OFFSET})
 loses none of them. All others are released before, because they could crash the restarted process again."""
 BATCH_RECORDS = 256  # messages of one ring per turn, then other rings and the pools run
 BATCH_NS = 10_000_000  # time of the first ring in a turn, and of all others together: heartbeats and rings wait so long
+LINES_PER_TURN, LINES_MAX = 32, 1_024  # of the request log; LINES_MAX: that wait for their turn
 CHECK_TIMEOUT_S = 60.0  # of a long check, in turns with those of others
 TURN_S, STOP_TURN_S = 1.0, 0.01  # STOP_TURN_S: while the last requests are being served
 AWAY_NS = 2_000_000_000  # a loop that has not turned for this long was paused
@@ -177,7 +181,8 @@ class RequestServer:
     _connections: dict[int, _Connection] = attrs.field(init=False, factory=dict)
     _queues: dict[str, PoolQueue[_Job]] = attrs.field(init=False, factory=dict)
     _in_service: int = attrs.field(init=False, default=0)
-    _numbers: Iterator[int] = attrs.field(init=False, factory=itertools.count)  # of sends and pulls of the slow path
+    _numbers: Iterator[int] = attrs.field(init=False, factory=partial(itertools.count, 1))  # sends, pulls in Python
+    _lines: deque[ServedRequest] = attrs.field(init=False, factory=deque)  # of the request log, for what C has served
     _inline: int = attrs.field(init=False, default=0)  # requests that were served without a task
     _refused: Faults = attrs.field(init=False, factory=lambda: Faults(name="refused"))  # errors of clients
     _nursery: trio.Nursery | None = attrs.field(init=False, default=None)
@@ -268,12 +273,26 @@ class RequestServer:
         self.gateway.flush(now_ns, expects_more=self._inline > inline)
         if (fast_path := self.handlers.fast_path) is not None and fast_path.turn():
             moved = True
+        moved = self._write_lines() or moved
         self.block.beat(self.now_ns())
         if self.handlers.slow_path is None:  # show the load where the manager, which answers for statistics, can see it
             self.block.show(lib.RP_COUNT_WAITING, len(self._queues[QUERY]))
             self.block.show(lib.RP_COUNT_WAITING_SINCE_NS, self._queues[QUERY].since_ns)
         self.block.add(lib.RP_COUNT_LOOPS)
         return moved
+
+    def _keep_line(self, record: bytes) -> None:
+        """Keep a SERVED for `_write_lines`: many of them must not delay the messages behind them."""
+        if len(self._lines) < LINES_MAX:
+            self._lines.append(decode_served(record))
+        else:
+            self.block.add(lib.RP_COUNT_REQUEST_LOG_DROPPED)
+
+    def _write_lines(self) -> bool:
+        """Write lines of the request log. Returns True if some are left."""
+        for _ in range(min(LINES_PER_TURN, len(self._lines))):
+            self._lines.popleft().log()
+        return bool(self._lines)
 
     def _is_drained(self) -> bool:
         slow_path, fast_path = self.handlers.slow_path, self.handlers.fast_path
@@ -300,7 +319,7 @@ class RequestServer:
         elif kind == WorkerMessage.TRAFFIC and slow_path is not None:
             slow_path.count_traffic(decode_traffic(record))
         elif kind == WorkerMessage.SERVED:
-            decode_served(record).log()
+            self._keep_line(record)
         elif kind == WorkerMessage.PUT_RESULT and fast_path is not None:
             fast_path.put_finished(record)
         elif kind == WorkerMessage.SETTINGS and on_settings is not None:

@@ -100,7 +100,7 @@ def sampled(processors: Mapping[int, Processor], every: int) -> Mapping[int, Pro
     """Return the processors, with a sample of their requests logged if `every` is not 0."""
     if not every:
         return processors
-    numbers = itertools.count()
+    numbers = itertools.count(1)  # every Nth, as in C
     return {code: SampledProcessor(processor, every, numbers) for code, processor in processors.items()}
 
 

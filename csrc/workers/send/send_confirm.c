@@ -19,8 +19,22 @@ static int rp_waits_have_room(const rp_waits *waits, uint32_t ids_size) {
            (waits->bytes + ids_size <= RP_WAITING_BYTES_MAX || waits->head == waits->tail);
 }
 
+/* The copy of a line that waits with its reply. Beyond half of the bytes a line is dropped: replies need the rest. */
+static rp_served *keep_line(rp_send *send, rp_waits *waits, const rp_served *line) {
+    if (!line) return NULL;
+    int has_room = waits->bytes + sizeof *line <= RP_WAITING_BYTES_MAX / 2;
+    rp_served *copy = has_room ? malloc(sizeof *copy) : NULL;
+    if (!copy) {
+        rp_request_log_drop(&send->request_log);
+        return NULL;
+    }
+    waits->bytes += sizeof *copy;
+    *copy = *line;
+    return copy;
+}
+
 /* RP_OK, RP_FULL, RP_NO_MEMORY */
-static rp_status rp_waits_push(rp_waits *waits, const rp_wait *wait) {
+static rp_status rp_waits_push(rp_send *send, rp_waits *waits, const rp_wait *wait) {
     if (!rp_waits_have_room(waits, wait->ids_size)) return RP_FULL;
     if (!waits->entries && !(waits->entries = calloc(RP_WAITING_MAX, sizeof *waits->entries))) return RP_NO_MEMORY;
     uint8_t *ids = malloc(wait->ids_size ? wait->ids_size : 1);
@@ -28,8 +42,8 @@ static rp_status rp_waits_push(rp_waits *waits, const rp_wait *wait) {
     rp_wait *entry = &waits->entries[waits->tail % RP_WAITING_MAX];
     *entry = *wait;
     entry->ids = memcpy(ids, wait->ids, wait->ids_size);
-    if (wait->served && (entry->served = malloc(sizeof *wait->served))) *entry->served = *wait->served;
     waits->bytes += wait->ids_size;
+    entry->served = keep_line(send, waits, wait->served);
     waits->tail++;
     return RP_OK;
 }
@@ -41,7 +55,7 @@ static rp_wait *rp_waits_first(rp_waits *waits) {
 
 static void rp_waits_pop(rp_waits *waits) {
     rp_wait *entry = &waits->entries[waits->head % RP_WAITING_MAX];
-    waits->bytes -= entry->ids_size;
+    waits->bytes -= entry->ids_size + (entry->served ? sizeof *entry->served : 0);
     free(entry->ids);
     free(entry->served);
     entry->ids = NULL;
@@ -95,7 +109,7 @@ int rp_send_has_room(rp_send *send, const rp_wait *wait) {
 }
 
 rp_status rp_send_answer_or_wait(rp_send *send, const rp_wait *wait) {
-    return wait->needs ? rp_waits_push(queue_of(send, wait), wait) : rp_send_answer(send, wait, wait->code);
+    return wait->needs ? rp_waits_push(send, queue_of(send, wait), wait) : rp_send_answer(send, wait, wait->code);
 }
 
 /* How far messages are, at one moment. */

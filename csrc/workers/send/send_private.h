@@ -50,13 +50,13 @@ typedef struct rp_wait {
     uint8_t *ids;
     uint32_t ids_size;
     uint32_t timer_state; /* of an internal put that was to end a timer: RP_TIMER_STATE_* */
-    rp_served *served; /* its line of the request log; NULL: it has none */
+    rp_served *served; /* its line of the request log; NULL: it has none, or no room */
 } rp_wait;
 
 typedef struct rp_waits {
     rp_wait *entries; /* a ring buffer of RP_WAITING_MAX, allocated at first use */
     uint64_t head, tail;
-    uint64_t bytes; /* of ids held */
+    uint64_t bytes; /* of ids and lines held */
 } rp_waits;
 
 void rp_waits_destroy(rp_waits *waits);

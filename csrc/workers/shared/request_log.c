@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-#include "base/atomic.h"
-
 static uint32_t cut(uint32_t size) { return size < RP_SERVED_NAME_MAX ? size : RP_SERVED_NAME_MAX; }
 
 void rp_served_fill(rp_served *served, const rp_msg_served *head, const uint8_t *group, const uint8_t *topic) {
@@ -23,5 +21,5 @@ void rp_request_log_tell(rp_request_log *log, rp_served *served, int32_t answer)
     head->answered_ns = log->clock_ns();
     rp_span span = {served, (uint32_t)sizeof *head + head->group_size + head->topic_size};
     if (rp_ring_depth(log->ring) > RP_SERVED_DEPTH_MAX || rp_ring_write(log->manager, RP_MSG_SERVED, &span, 1) != RP_OK)
-        rp_add(&log->worker->counters[RP_COUNT_REQUEST_LOG_DROPPED], 1);
+        rp_request_log_drop(log);
 }

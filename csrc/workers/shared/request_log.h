@@ -2,7 +2,10 @@
 #define ROCKETPY_REQUEST_LOG_H
 /* The request log of a worker (requestLogSample): of every Nth request that the worker answers it tells the manager,
  * which writes the line. Requests go first: while the manager's ring holds more than a little, a line is dropped and
- * counted. So nothing waits for the log, and without it an answer costs one branch. C only. */
+ * counted, and the manager writes lines after its other work. So nothing waits for the log, and without it an
+ * answer costs one branch. A line wakes a manager that naps (not RP_RING_UNHURRIED): to write it costs more than the
+ * wake-up, and meanwhile others would be dropped. C only. */
+#include "base/atomic.h"
 #include "ipc/ring.h"
 #include "ipc/worker_messages.h"
 
@@ -31,6 +34,10 @@ static inline int rp_request_log_takes(rp_request_log *log) {
     if (!log->every || ++log->count < log->every) return 0;
     log->count = 0;
     return 1;
+}
+/* A line is left out. */
+static inline void rp_request_log_drop(rp_request_log *log) {
+    rp_add(&log->worker->counters[RP_COUNT_REQUEST_LOG_DROPPED], 1);
 }
 /* Fill `served`: `head`, and the names with the sizes that it says. */
 void rp_served_fill(rp_served *served, const rp_msg_served *head, const uint8_t *group, const uint8_t *topic);

@@ -10,6 +10,8 @@ import pytest
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.errors import RequestRefused
+from rocketpy.native.core import lib
+from rocketpy.reactor import request_server
 from rocketpy.reactor.worker_messages import SERVED, WorkerMessage
 from rocketpy.remoting.command import FLAG_RESPONSE, RemotingCommand
 from rocketpy.remoting.fast_path import PullRequest, SendRequest
@@ -70,33 +72,69 @@ def test_a_send_that_fails_has_a_line(open_bench: Callable[..., Bench], caplog: 
     bench.run(scene)
 
 
-@pytest.mark.parametrize(("every", "expected"), [(0, 0), (1, 12), (4, 3)])
-def test_one_of_n(
-    open_bench: Callable[..., Bench], caplog: pytest.LogCaptureFixture, every: int, expected: int
+@pytest.mark.parametrize(("every", "expected"), [(0, []), (1, [*range(1, 13)]), (5, [5, 10])])
+def test_every_nth(
+    open_bench: Callable[..., Bench], caplog: pytest.LogCaptureFixture, every: int, expected: list[int]
 ) -> None:
+    """As in the workers of C, which count to N as well."""
     bench = open_bench({}, request_log_sample=every)
 
     async def scene() -> None:
-        for opaque in range(12):
-            bench.write(WorkerMessage.SEND, ring_messages.send(bench.origin(), opaque=opaque))
+        for number in range(1, 13):
+            bench.write(WorkerMessage.SEND, ring_messages.send(bench.origin(), opaque=number))
         await complete()
         for request in bench.slow_path.told:
             assert isinstance(request, SendRequest)
-            answer(request, 0)
-        assert len(lines(caplog)) == expected
+            answer(request, 0, queueOffset=str(request.opaque))
+        bench.clock[0] += 20_000_000
+        offsets = [int(line.partition("offset ")[2].partition(",")[0]) for line in lines(caplog)]
+        assert offsets == expected
 
     bench.run(scene)
 
 
-def test_what_c_has_answered_is_written(open_bench: Callable[..., Bench], caplog: pytest.LogCaptureFixture) -> None:
-    bench = open_bench({})
+def served(bench: Bench, offset: int) -> bytes:
+    """The SERVED message of a send."""
+    origin = bench.origin() | {"received_ns": 5_000_000}
+    sizes = {"group_size": 1, "topic_size": 1}
+    return SERVED.write(origin=origin, code=310, opaque=7, answered_ns=25_000_000, queue_offset=offset, **sizes) + b"GT"
+
+
+def test_what_c_has_answered_is_written_after_what_others_wait_for(
+    open_bench: Callable[..., Bench], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Fault: A send of the slow path waited until the lines before it in the ring were written."""
+    bench, written_before = open_bench({}), []
+
+    class Told(list[object]):
+        def append(self, told: object) -> None:
+            written_before.append(len(lines(caplog)))
+
+    bench.slow_path.told = Told()
 
     async def scene() -> None:
-        origin = bench.origin() | {"received_ns": 5_000_000}
-        sizes = {"group_size": 1, "topic_size": 1}
-        served = SERVED.write(origin=origin, code=310, opaque=7, answered_ns=25_000_000, queue_offset=6, **sizes)
-        bench.write(WorkerMessage.SERVED, served + b"GT")
+        for offset in range(100):
+            assert bench.decoder.write(WorkerMessage.SERVED, served(bench, offset))
+        bench.write(WorkerMessage.SEND, ring_messages.send(bench.origin()))
         await complete()
-        assert lines(caplog) == [LINE % ("SEND_MESSAGE_V2", "6", 0)]
+        assert written_before == [0]
+        assert lines(caplog) == [LINE % ("SEND_MESSAGE_V2", str(offset), 0) for offset in range(100)]
+
+    bench.run(scene)
+
+
+def test_lines_beyond_the_bound_are_dropped_and_counted(
+    open_bench: Callable[..., Bench], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = open_bench({})
+    monkeypatch.setattr(request_server, "LINES_MAX", 3)
+
+    async def scene() -> None:
+        for offset in range(5):
+            assert bench.decoder.write(WorkerMessage.SERVED, served(bench, offset))
+        bench.decoder.finish_batch()
+        await complete()
+        assert lines(caplog) == [LINE % ("SEND_MESSAGE_V2", str(offset), 0) for offset in range(3)]
+        assert bench.blocks[1].counter(lib.RP_COUNT_REQUEST_LOG_DROPPED) == 2
 
     bench.run(scene)
