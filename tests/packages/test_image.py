@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,16 @@ import pytest
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from tests.support.first_send import SEND_MAX_S, USER, ports, seconds_to_first_send, send, standalone
-from tests.support.image import Container, Image, built_image, container, missing_tools
+from tests.support.image import (
+    Container,
+    Image,
+    buildah,
+    buildah_of_user,
+    built_image,
+    container,
+    missing_tools,
+    remove_replaced_images,
+)
 from tests.support.waiting import wait_until
 
 SIZE_MAX_MB = 150.0
@@ -58,6 +67,28 @@ def wait_ready(running: Container) -> None:
 def test_the_size(image: Image) -> None:
     number, unit = image.size.split()
     assert unit == "MB" and float(number) < SIZE_MAX_MB, image.size
+
+
+@pytest.mark.parametrize("storage", [buildah, buildah_of_user])
+def test_an_image_that_a_later_build_replaces_is_removed(image: Image, storage: Callable[..., str]) -> None:
+    """Fault: The directory build/image grew with each build by the layers of earlier builds."""
+
+    def images() -> set[str]:
+        return set(storage("images", "--all", "--quiet", "--no-trunc").split())
+
+    def build(number: int) -> None:
+        made = storage("from", "scratch")
+        storage("config", "--label", f"number={number}", made)
+        storage("commit", "--rm", made, "localhost/replaced")
+
+    kept = images()
+    build(1)
+    first = images() - kept
+    build(2)
+    second = images() - kept - first
+    remove_replaced_images(storage)
+    assert (len(first), len(second), images()) == (1, 1, kept | second), "layers of images with a name stay"
+    storage("rmi", "localhost/replaced")
 
 
 def test_it_serves_is_healthy_and_stops_in_order(image: Image, volume: Path) -> None:

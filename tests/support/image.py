@@ -2,7 +2,8 @@
 and runs it with Docker.
 
 base        what the Dockerfile's debian:bookworm-slim is: minbase, without manuals and languages, by mmdebstrap
-image       by buildah, in a chroot, as an ordinary user (nobody); all that it keeps is in build/image
+image       by buildah, in a chroot, as an ordinary user (nobody); all that it keeps is in build/image, and of the
+            images with the same name only the last one
 container   by crun, as root, with what `docker run --read-only --cap-drop ALL --user UID --network host --volume
             DIRECTORY` gives: processes of its own below process 1, variables and arguments of the image
 """
@@ -15,7 +16,7 @@ import os
 import shutil
 import subprocess
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -169,6 +170,7 @@ class Crun:
 def build_image() -> None:
     """Build the image of this tree as an ordinary user, and give it to root; layers that have not changed are taken
     from build/."""
+    buildah_of_user("rm", "--all")  # containers of builds that were killed; nothing else has any there
     make_base()
     volumes = [f"--volume={path}:{path}:ro" for path in OURS if Path(path).exists()]
     options = ("--isolation", "chroot", "--network", "host", "--format", "docker", "--layers", *volumes)
@@ -181,6 +183,14 @@ def build_image() -> None:
         buildah("pull", f"docker-archive:{archive}")
     finally:
         (ROOT / archive).unlink(missing_ok=True)
+    for storage in (buildah_of_user, buildah):
+        remove_replaced_images(storage)
+
+
+def remove_replaced_images(storage: Callable[..., str]) -> None:
+    """Remove images that lost their name to a later build, with their own layers, and containers of killed runs that
+    use them. Layers of named images stay."""
+    storage("rmi", "--prune", "--force")
 
 
 @contextlib.contextmanager
