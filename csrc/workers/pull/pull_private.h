@@ -8,6 +8,7 @@
 #include "ipc/backlog.h"
 #include "ipc/ring.h"
 #include "ipc/worker_messages.h"
+#include "workers/pull/commits.h"
 #include "workers/pull/fetch.h"
 #include "workers/pull/pull.h"
 #include "workers/pull/subscription.h"
@@ -17,12 +18,6 @@
 #include "workers/shared/request_log.h"
 #include "workers/shared/tables.h"
 #include "workers/shared/traffic.h"
-
-/* Consumer offsets that pulls carry. They are collected, so that the manager receives one message per queue and
- * interval, independent of the number of pulls. Each keeps the arrival time of its pull, because collecting delays it.
- */
-
-enum { RP_COMMITS_MAX = 1024, RP_COMMITS_INTERVAL_NS = 5000000 };
 
 enum {
     PULL_HEAD_MAX = 512,      /* bytes of the head of a pull reply */
@@ -55,7 +50,7 @@ struct rp_pull {
     rp_map topics, groups, subscriptions;
     rp_expressions expressions; /* that pulls bring */
     rp_suspended_pulls suspended_pulls;
-    rp_map commits; /* COMMIT_OFFSET messages (rp_message_of) */
+    rp_commits commits;
     uint64_t commits_flushed_ns;
     rp_traffic traffic;
     rp_request_log request_log;
@@ -102,8 +97,6 @@ static inline int pull_is_gone(const rp_pull *pull, uint64_t connection) {
     return ((connection >> RP_GENERATION_BITS ^ epoch) & RP_EPOCH_MASK) != 0;
 }
 
-/* Write the collected offsets to the manager; what finds no room stays for the next call. */
-void rp_pull_flush_commits(rp_pull *pull);
 /* Serve one PULL message. RP_FULL: no room for the answer; the message stays in its ring. */
 rp_status rp_pull_take(rp_pull *pull, const uint8_t *data, uint32_t size);
 /* Serve the suspended pulls of queues that have new units. Each call examines PULL_UNITS_MAX units, chain by chain; the

@@ -15,26 +15,12 @@
 #include "workers/pull/pull_private.h"
 
 static void add_commit(rp_pull *pull, const rp_msg_pull *request, const uint8_t *names) {
-    rp_queue_names of = {request->queue_id, request->group_size, request->topic_size, names};
-    rp_msg_commit_offset *message = rp_message_of(&pull->commits, &of, sizeof *message, UINT32_MAX);
-    if (!message) return;
-    *message = (rp_msg_commit_offset){.offset = request->commit_offset,
-                                      .queue_id = request->queue_id,
-                                      .group_size = request->group_size,
-                                      .topic_size = request->topic_size,
-                                      .received_ns = request->origin.received_ns};
-}
-
-void rp_pull_flush_commits(rp_pull *pull) {
-    pull->commits_flushed_ns = pull->now_ns;
-    for (uint64_t i = 0; pull->commits.live && i <= pull->commits.mask; i++) {
-        const rp_map_entry *entry = &pull->commits.entries[i];
-        const rp_msg_commit_offset *message = entry->value;
-        if (!message) continue;
-        rp_span span = {message, (uint32_t)sizeof *message + message->group_size + message->topic_size};
-        if (rp_ring_write(pull->manager, RP_MSG_COMMIT_OFFSET, &span, 1) != RP_OK) return;
-        free(rp_map_remove(&pull->commits, entry->key, entry->key_size));
-    }
+    rp_msg_commit_offset offset = {.offset = request->commit_offset,
+                                   .queue_id = request->queue_id,
+                                   .group_size = request->group_size,
+                                   .topic_size = request->topic_size,
+                                   .received_ns = request->origin.received_ns};
+    if (!rp_commits_add(&pull->commits, &offset, names)) pull_count(pull, RP_COUNT_COMMITS_DROPPED, 1);
 }
 
 /* Checks a pull against the tables of the pull worker. */

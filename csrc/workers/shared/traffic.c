@@ -22,22 +22,35 @@ static int is_of(const rp_msg_traffic *sums, const rp_msg_traffic *counts, const
            memcmp(sums + 1, names, (size_t)sums->group_size + sums->topic_size) == 0;
 }
 
-void *rp_message_of(rp_map *messages, const rp_queue_names *of, uint32_t head_size, uint32_t count_max) {
-    uint8_t key[KEY_MAX];
+/* The size of the key; 0: the names are too long. */
+static uint32_t make_key(const rp_queue_names *of, uint8_t *key) {
     uint64_t names_size = (uint64_t)of->group_size + of->topic_size;
-    int failed;
-    if (names_size + 8 > KEY_MAX) return NULL;
+    if (names_size + 8 > KEY_MAX) return 0;
     memcpy(key, &of->queue_id, 4);
     memcpy(key + 4, &of->group_size, 4);
     memcpy(key + 8, of->names, names_size);
-    uint32_t key_size = 8 + (uint32_t)names_size;
+    return 8 + (uint32_t)names_size;
+}
+
+void *rp_message_of(rp_map *messages, const rp_queue_names *of, uint32_t head_size, uint32_t count_max) {
+    uint8_t key[KEY_MAX];
+    uint32_t key_size = make_key(of, key), names_size = key_size - 8;
+    int failed;
+    if (!key_size) return NULL;
     uint8_t *message = rp_map_get(messages, key, key_size);
-    if (message || messages->live >= count_max || !(message = calloc(1, head_size + names_size))) return message;
+    if (message || messages->live >= count_max || !(message = calloc(1, (size_t)head_size + names_size)))
+        return message;
     memcpy(message + head_size, of->names, names_size);
     rp_map_put(messages, key, key_size, message, &failed);
     if (!failed) return message;
     free(message);
     return NULL;
+}
+
+void *rp_message_remove(rp_map *messages, const rp_queue_names *of) {
+    uint8_t key[KEY_MAX];
+    uint32_t key_size = make_key(of, key);
+    return rp_map_remove(messages, key, key_size);
 }
 
 void rp_traffic_add(rp_traffic *traffic, const rp_msg_traffic *counts, const uint8_t *names, uint64_t now_ns) {

@@ -32,6 +32,8 @@ typedef struct rp_queue_names {
  * one, whose head of `head_size` bytes is zero and whose names are there. Freed by free. NULL: there are `count_max` of
  * them, the names are too long, or there is no memory. */
 void *rp_message_of(rp_map *messages, const rp_queue_names *of, uint32_t head_size, uint32_t count_max);
+/* Remove that message; returns it, for free. NULL: there is none. */
+void *rp_message_remove(rp_map *messages, const rp_queue_names *of);
 
 typedef struct rp_traffic {
     rp_map sums;          /* queue, group, topic -> malloc'd TRAFFIC message */
