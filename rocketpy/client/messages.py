@@ -10,6 +10,7 @@ import attrs
 
 from rocketpy.errors import MessageInvalid
 from rocketpy.message import properties as names
+from rocketpy.message.batch import ENTRIES_MAX
 from rocketpy.message.host import Host, unpack_host
 from rocketpy.message.message_id import encode_offset_message_id
 from rocketpy.message.message_queue import MessageQueue
@@ -356,14 +357,17 @@ def check_batch(messages: Sequence[Message]) -> None:
 
 
 def split_batches(messages: Iterable[Message], max_bytes: int = 1 << 20) -> Iterable[list[Message]]:
-    """Cut messages into batches of about `max_bytes` encoded bytes each; a larger message travels alone."""
+    """Cut messages into batches of about `max_bytes` encoded bytes, and of 32 768 messages at most.
+
+    A larger message travels alone.
+    """
     batch: list[Message] = []
     batch_bytes = 0
     for message in messages:
         size = BATCH_ENTRY_OVERHEAD + len(message.body)
         size += 2 + sum(len(name.encode()) + len(value.encode()) + 2 for name, value in message.to_properties().items())
         size += 2 + len(names.UNIQ_KEY) + 32  # the id that sending adds
-        if batch and batch_bytes + size > max_bytes:
+        if batch and (batch_bytes + size > max_bytes or len(batch) == ENTRIES_MAX):
             yield batch
             batch, batch_bytes = [], 0
         batch.append(message)

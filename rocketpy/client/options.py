@@ -16,6 +16,7 @@ from typing import Any, Self
 import attrs
 
 from rocketpy.codes import ResponseCode
+from rocketpy.message.batch import ENTRIES_MAX
 from rocketpy.message.compression import check_compression
 from rocketpy.message.names import TRACE_TOPIC
 from rocketpy.message.numbers import int_or
@@ -230,7 +231,7 @@ class ProducerOptions(ClientOptions):
     """Seconds for which a message waits for others to share its request (0: none). Set some ms for throughput."""
     batch_bytes_max: int = attrs.field(default=128 << 10, validator=between(1024, 4 * MIB))
     """Bytes of a batch that leaves before its linger is over (128 KiB). Raise it for large messages."""
-    batch_count_max: int = attrs.field(default=1024, validator=between(1, 65535))
+    batch_count_max: int = attrs.field(default=1024, validator=between(1, ENTRIES_MAX))
     """Messages of a batch that leaves before its linger is over (1024). Lower it for shorter waits."""
     in_flight_max: int = attrs.field(default=1024, validator=between(1, 65535))
     """Messages of `send_soon`, and with a linger of `send`, under way at once (1024). Lower it to save memory."""

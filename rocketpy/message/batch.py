@@ -30,6 +30,7 @@ _ENTRY = struct.Struct(
 _PROPERTIES_SIZE = struct.Struct(">h")
 ENTRY_SIZE_MIN = _ENTRY.size + _PROPERTIES_SIZE.size
 assert ENTRY_SIZE_MIN == 22
+ENTRIES_MAX = 32_768  # brokers refuse more, which the send worker would store in one step
 
 
 @attrs.frozen

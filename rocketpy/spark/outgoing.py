@@ -17,6 +17,7 @@ from rocketpy.client.messages import Message, check_message
 from rocketpy.client.options import ProducerOptions
 from rocketpy.client.sending.sender import Member
 from rocketpy.errors import ConfigError, MessageInvalid
+from rocketpy.message.batch import ENTRIES_MAX
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import is_retry_topic
 from rocketpy.message.properties import (
@@ -68,7 +69,7 @@ class SinkOptions(ConnectionOptions):
     topic: str | None = option("topic", text, None, "of all messages; otherwise there is a column topic")
     producer_group: str = option("producerGroup", text, "spark", "name of the producer group")
     batch_bytes: int = option("batchBytes", size(1, 64 * MIB), 512 << 10, "body bytes of one request, about")
-    batch_records: int = option("batchRecords", whole(1, 65_536), 512, "messages of one request")
+    batch_records: int = option("batchRecords", whole(1, ENTRIES_MAX), 512, "messages of one request")
     in_flight: int = option("inFlight", whole(1, 1024), 8, "requests without an answer, for each task")
     send_timeout_ms: int = option("sendTimeoutMs", whole(1, 3_600_000), 5000, "for each attempt")
     retries: int = option("retryTimes", whole(0, 100), 2, "further attempts after a failure that may pass")

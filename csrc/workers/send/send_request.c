@@ -111,6 +111,9 @@ static rp_status append(rp_send *send, const rp_put *put) {
     const rp_msg_send *request = put->request;
     uint64_t total;
     uint32_t messages = rp_put_measure(put, &total);
+    if (messages > RP_BATCH_ENTRIES_MAX)
+        return refuse(send, request, RP_RESPONSE_MESSAGE_ILLEGAL,
+                      "the batch has more than 32768 messages; send them in several batches");
     if (!messages || is_too_long(send, request))
         return refuse(send, request, RP_RESPONSE_MESSAGE_ILLEGAL,
                       "the message is illegal: malformed batch, body too long, topic or properties beyond the limits, "

@@ -99,7 +99,7 @@ uint32_t rp_put_measure(const rp_put *put, uint64_t *total) {
         return size && are_properties_legal(put, &record) ? 1 : 0;
     }
     const uint8_t *at = put->body, *end = put->body + put->request->body_size;
-    while (at < end) {
+    while (at < end && count <= RP_BATCH_ENTRIES_MAX) {
         if (!(at = next_entry(at, end, &record)) || !(size = rp_record_size(&record))) return 0;
         if (!are_properties_legal(put, &record) || is_about_timers(&record)) return 0;
         *total += size;

@@ -7,7 +7,10 @@
 #include "store/log/record.h"
 #include "store/timers/delivery_marks.h"
 
-enum { RP_BATCH_ENTRY_MIN = 22 };
+enum {
+    RP_BATCH_ENTRY_MIN = 22,
+    RP_BATCH_ENTRIES_MAX = 1 << 15 /* of a batch: no other send is served while it is stored */
+};
 
 /* A parsed SEND message; its pointers point into the message. */
 typedef struct rp_put {
@@ -46,7 +49,8 @@ typedef void (*rp_before_publish)(void *context, const rp_put *put, const rp_sto
 /* Parse the SEND message at `data`; `put` borrows it. 0 if its sizes do not add up to `size`. */
 int rp_put_open(const uint8_t *data, uint32_t size, rp_put *put);
 /* Number of messages in the request: 1, or the entries of a batch; 0 if the batch is malformed or empty, or if a record
- * would exceed the limits of the format. *total is the size of all records in bytes. */
+ * would exceed the limits of the format. *total is the size of all records in bytes. A batch of more than
+ * RP_BATCH_ENTRIES_MAX counts one more than that, and is measured no further. */
 uint32_t rp_put_measure(const rp_put *put, uint64_t *total);
 /* Append all its messages or none. RP_OK, or the status of rp_commitlog_reserve. `total` is from rp_put_measure. */
 rp_status rp_put_append(rp_commitlog *log, const rp_put *put, uint64_t total, uint32_t count,

@@ -25,6 +25,7 @@ from rocketpy.client.messages import Message, check_batch, check_message, split_
 from rocketpy.client.options import ClientOptions, StartFrom
 from rocketpy.client.results import ConsumeResult, acknowledged_count
 from rocketpy.errors import ClientError, MessageInvalid
+from rocketpy.message.batch import ENTRIES_MAX
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.record import encode_record
 from rocketpy.remoting.bodies.route import BrokerData, QueueData, TopicRouteData
@@ -129,6 +130,8 @@ def test_split_batches() -> None:
     assert [len(batch) for batch in batches] == [3, 3, 3, 1]
     assert [len(batch) for batch in split_batches([Message("T", b"x" * 10_000)] * 2, 100)] == [1, 1]
     assert list(split_batches([])) == []
+    many = split_batches([Message("T", b"")] * (ENTRIES_MAX + 1), 4 << 20)
+    assert [len(batch) for batch in many] == [ENTRIES_MAX, 1]
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,12 @@ import pytest
 
 pytest.importorskip("rocketpy.native._rocketpy", reason="the fast path is C")
 
+from rocketpy.message.batch import ENTRIES_MAX, BatchEntry, encode_batch
 from rocketpy.native.core import ffi, lib
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.frame import SerializeType
 from tests.support.fast_path import FastPath
-from tests.support.fast_path_requests import pull, records_of, send_v2
+from tests.support.fast_path_requests import pull, ready, records_of, send_v2
 
 
 def test_a_send_is_stored_and_answered(rig: FastPath) -> None:
@@ -124,6 +125,23 @@ def test_a_malformed_batch_is_refused_whole(rig: FastPath, body: bytes) -> None:
     rig.turn()
     [(_, reply)] = rig.answers()
     assert reply.code == 13 and reply.ext_field("MSG_REGION") == "DefaultRegion"
+
+
+@pytest.mark.parametrize("is_resolved", [False, True])
+def test_a_batch_has_a_limited_number_of_messages(tmp_path: Path, is_resolved: bool) -> None:
+    """Fault: A batch of 190 000 empty messages kept the sends of all other clients waiting for 52 ms."""
+    rig = ready(FastPath(tmp_path, ring_bytes=1 << 23))
+    for count in (ENTRIES_MAX + 1, ENTRIES_MAX):
+        body = encode_batch([BatchEntry(b"", b"")]) * count
+        rig.frame(send_v2(body=body, m="true", i="DELAY\x011\x02" if is_resolved else ""))
+        rig.turn()
+        for kind, data in rig.for_manager():
+            rig.hand_back(kind, data, lib.RP_REQUEST_RESOLVED)
+            rig.turn()
+    (_, refused), (_, stored) = rig.answers()
+    assert refused.code == 13 and f"more than {ENTRIES_MAX} messages" in (refused.remark or "")
+    assert stored.code == 0 and rig.workers["send"].counters[lib.RP_COUNT_MESSAGES_PUT] == ENTRIES_MAX
+    rig.close()
 
 
 @pytest.mark.parametrize(
