@@ -52,10 +52,13 @@ class Scraped:
         return sum(found)
 
 
+PATIENT = dict.fromkeys(("osPageCacheBusyTimeOutMills", "waitTimeMillsInSendQueue"), "10000")  # the machine may be busy
+
+
 @pytest.fixture
 def scraped() -> Iterator[Scraped]:
     port, _ = free_ports()
-    with running_broker({"metricsPort": str(port), "codecWorkers": "1"}) as broker:
+    with running_broker(PATIENT | {"metricsPort": str(port), "codecWorkers": "1"}) as broker:
         yield Scraped(broker, port)
         assert broker.stop() == 0
         assert "Traceback" not in broker.text()
