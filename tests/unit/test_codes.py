@@ -10,10 +10,11 @@ from rocketpy.codes import (
     RequestCode,
     version_name,
 )
+from tests.support.cases import cases
 
 
-@pytest.mark.parametrize(
-    ("number", "name"),
+@cases(
+    "number, name",
     [
         (0, "V3_0_0_SNAPSHOT"),
         (15, "V3_0_0_FINAL"),

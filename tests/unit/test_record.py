@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from tests.support.cases import cases
 from tests.support.record import Entry, entries, entries_of, main, specification
 from tests.support.rules import ROOT, enough, hold, text_of
 from tests.support.specification import HELD, NOT_HELD
@@ -98,7 +99,7 @@ def test_a_docstring_without_a_test_is_refused(path: Path, text: str) -> None:
     assert one(path, text).fails
 
 
-@pytest.mark.parametrize(
+@cases(
     "line",
     [
         "Fault: No end",

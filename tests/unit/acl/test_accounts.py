@@ -21,12 +21,13 @@ from rocketpy.acl.permissions import (
     parse_permission,
     shown,
 )
+from tests.support.cases import cases
 
 SECRET = "the-secret-text"
 
 
-@pytest.mark.parametrize(
-    ("word", "bits"),
+@cases(
+    "word, bits",
     [("PUB", PUB), (" SUB\t", SUB), ("PUB|SUB", PUB | SUB), ("SUB|PUB", PUB | SUB), ("DENY", DENY)]
     + [(word, DENY) for word in (None, "", "ANY", "pub", "PUB | SUB", "PUB,SUB", "\u00a0PUB")],
 )

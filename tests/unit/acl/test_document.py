@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from rocketpy.acl import document
 from rocketpy.acl.document import Entry, read_document, write_document
 from rocketpy.errors import ConfigError
+from tests.support.cases import cases
 
 SECRET = "do-not-show-me"
 
@@ -99,7 +100,7 @@ def test_a_bomb_of_aliases_is_not_built() -> None:
     assert "f.yml:1: anchors and aliases" in fault("\n".join(levels))
 
 
-@pytest.mark.parametrize("end", ["'", ": [", "\n\tx", "\n- *a", "\n{", ' "', "\n? x\n: !!set {y}", "\\x"])
+@cases("end", ["'", ": [", "\n\tx", "\n- *a", "\n{", ' "', "\n? x\n: !!set {y}", "\\x"])
 def test_an_error_shows_no_line_of_the_file(end: str) -> None:
     for text in (f"secretKey: {SECRET}{end}", f'secretKey: "{SECRET}{end}', f"a: [{SECRET}{end}"):
         try:
@@ -128,7 +129,7 @@ def test_texts(written: str, text: str | None) -> None:
     assert read(f"a: {written}\n").mapping()["a"].text() == text
 
 
-@pytest.mark.parametrize(
+@cases(
     "written",
     [
         *(
@@ -173,9 +174,7 @@ def test_what_is_written_can_be_read(content: dict[str, list[Any]]) -> None:
     assert (read(write_document(content)).plain() or {}) == content
 
 
-@pytest.mark.parametrize(
-    "text", ["1e8", "12345678E9", "-.5", "+1.5e8", "._", "1.5", "012", "true", "2020-01-02", "~", ""]
-)
+@cases("text", ["1e8", "12345678E9", "-.5", "+1.5e8", "._", "1.5", "012", "true", "2020-01-02", "~", ""])
 def test_texts_are_written_so_that_java_reads_texts(text: str) -> None:
     """PyYAML itself would write 1e8 without quotes.
 

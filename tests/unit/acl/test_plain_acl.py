@@ -14,6 +14,7 @@ from rocketpy.acl.plain_acl import AclFile, comma_list, parse_acl_file, put_acco
 from rocketpy.errors import ConfigError
 from rocketpy.remoting.bodies.topic import DataVersion
 from rocketpy.remoting.headers.acl import CreateAccessConfigRequestHeader
+from tests.support.cases import cases
 
 SAMPLE = """\
 globalWhiteRemoteAddresses:
@@ -126,8 +127,8 @@ def test_parts_may_be_missing_or_empty() -> None:
     assert versioned.version == DataVersion(counter=3, timestamp_ms=1709288551127)
 
 
-@pytest.mark.parametrize(
-    ("text", "fault"),
+@cases(
+    "text, fault",
     [
         ("[]", "f.yml:1: expected `key: value` lines"),
         ("accounts: 1", "f.yml:1: accounts: expected a list, one `- value` line each"),

@@ -20,6 +20,7 @@ from rocketpy.remoting.bodies.client import ConsumerData, HeartbeatData, Produce
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers import client, namesrv, offset, pull, send
 from rocketpy.remoting.schema import Header
+from tests.support.cases import cases
 from tests.support.rules import hold
 
 RETRY = f"%RETRY%{GROUP}"
@@ -67,8 +68,8 @@ def test_strict_demands_whatever_the_reference_demands() -> None:
         assert set(rule.needs(sample(code))) <= set(strict.needs(sample(code))), code
 
 
-@pytest.mark.parametrize(
-    ("code", "expected"),
+@cases(
+    "code, expected",
     [
         *((code, [(TOPIC, PUB)]) for code in SENDS),
         (11, [(TOPIC, SUB), (RETRY, SUB)]),

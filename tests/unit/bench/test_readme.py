@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 from bench import readme
+from tests.support.cases import cases
 
 
 def test_the_readme_has_the_figures_of_the_results() -> None:
@@ -32,8 +33,8 @@ def test_a_text_has_the_figures_of_its_page() -> None:
         readme.label(readme.Figure("{flight}", "store-bars.md", "restart", "restart_s", readme.seconds))
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@cases(
+    "text, expected",
     [
         (readme.seconds(0.226), "0.23 s"),
         (readme.rate(807_731), "810 000/s"),

@@ -1,17 +1,16 @@
 """Slow and failed brokers are left alone, as long as there is any other."""
 
-import pytest
-
 from rocketpy.client.sending.latency_fault import LatencyFaults, not_available_ms
 from rocketpy.client.sending.queue_selection import RoundRobin
 from rocketpy.message.message_queue import MessageQueue
+from tests.support.cases import cases
 
 QUEUES = [MessageQueue("T", broker, number) for broker in ("a", "b") for number in range(2)]
 WRITE_NUMS = {"a": 2, "b": 2}
 
 
-@pytest.mark.parametrize(
-    ("latency", "expected"),
+@cases(
+    "latency, expected",
     [
         (0, 0),
         (49, 0),

@@ -13,6 +13,7 @@ from rocketpy.client.sending.queue_selection import (
     java_hash,
 )
 from rocketpy.message.message_queue import MessageQueue
+from tests.support.cases import cases
 
 MESSAGE = Message("T", b"x")
 
@@ -32,8 +33,8 @@ def test_java_hash_selector(key: str, of_8: int, of_7: int) -> None:
         assert chosen is not None and chosen.queue_id == expected
 
 
-@pytest.mark.parametrize(
-    ("key", "expected"),
+@cases(
+    "key, expected",
     [
         ("TagB", 2598920),
         ("你好", 652829),

@@ -18,6 +18,7 @@ from rocketpy.client.consuming.rebalance import QueueOwner
 from rocketpy.client.options import ClientOptions
 from rocketpy.errors import ClientError, MessageInvalid
 from tests.support import loops
+from tests.support.cases import cases
 from tests.support.cluster import NAME_SERVER, FakeCluster
 
 SETTINGS: dict[str, Any] = {"name_servers": NAME_SERVER, "client_ip": "10.1.1.1"}
@@ -121,7 +122,7 @@ def test_a_client_that_was_not_started_says_so() -> None:
         sync.Producer("pg", ProducerOptions(**SETTINGS), lifetime=lifetime()).send(Message("T", b"x"))
 
 
-@pytest.mark.parametrize("name", ["Producer", "TransactionProducer", "PushConsumer", "PullConsumer"])
+@cases("name", ["Producer", "TransactionProducer", "PushConsumer", "PullConsumer"])
 def test_blocking_clients_offer_what_users_of_the_async_ones_have(name: str) -> None:
     """Holds: client, layers."""
     called_by_ourselves = set().union(*map(public_methods, (QueueOwner, PullHost, AskedConsumer, ConsumerMember)))

@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketpy.config import properties
+from tests.support.cases import cases
 
 
-@pytest.mark.parametrize(
-    ("text", "key", "value"),
+@cases(
+    "text, key, value",
     [
         ("a=b", "a", "b"),
         ("  a = b  ", "a", "b"),

@@ -22,8 +22,8 @@ def test_the_answer_is_that_of_the_reference(text: str, properties: dict[str, st
     assert compiled_result(text, properties) == answer
 
 
-@pytest.mark.parametrize(
-    ("text", "properties", "answer"),
+@cases(
+    "text, properties, answer",
     [
         ("a <> 'x'", {}, "null"),
         ("'x' <> a", {}, "true"),
@@ -42,8 +42,8 @@ def test_a_missing_property_is_unknown_on_the_left_and_unequal_on_the_right(
     assert python_result(text, properties) == compiled_result(text, properties) == answer
 
 
-@pytest.mark.parametrize(
-    ("text", "value", "answer"),
+@cases(
+    "text, value, answer",
     [
         ("a = 9007199254740993", "9007199254740993", "true"),  # a double has no such number
         ("a = 9007199254740993", "9007199254740992", "false"),
@@ -89,8 +89,8 @@ def test_the_work_of_reading_numbers_is_counted() -> None:
     assert work_of(" OR ".join(["a > 1"] * 300), {"a": "0" * 255}) > 300 * 255
 
 
-@pytest.mark.parametrize(
-    ("text", "answer"),
+@cases(
+    "text, answer",
     [
         ("a > 3", True),
         ("a = 5000000000", True),

@@ -4,6 +4,7 @@ import pytest
 
 from rocketpy.errors import MessageInvalid, NumberInvalid
 from rocketpy.message.host import format_host, pack_host, parse_host, unpack_host
+from tests.support.cases import cases
 
 
 @pytest.mark.parametrize(
@@ -30,7 +31,7 @@ def test_what_is_no_numeric_host_is_refused(host: tuple[str, int]) -> None:
         pack_host(host)
 
 
-@pytest.mark.parametrize("text", ["", "h", "h:", "h:x", "h:65536", "h:-1", "h:\u0663", "h:" + "9" * 5000])
+@cases("text", ["", "h", "h:", "h:x", "h:65536", "h:-1", "h:\u0663", "h:" + "9" * 5000])
 def test_an_address_without_a_port_is_refused(text: str) -> None:
     with pytest.raises(NumberInvalid):
         parse_host(text)

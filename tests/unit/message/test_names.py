@@ -4,6 +4,7 @@ import pytest
 
 from rocketpy.errors import MessageInvalid
 from rocketpy.message import names
+from tests.support.cases import cases
 
 
 @pytest.mark.parametrize("topic", ["T", "%RETRY%g", "a|b-c_9", "t" * 127])
@@ -30,7 +31,7 @@ def test_system_names() -> None:
     assert names.reply_topic("C") == "C_REPLY_TOPIC"
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         "10.0.0.11@4711",
@@ -49,7 +50,7 @@ def test_what_users_name_freely(text: str) -> None:
     assert names.text_fault("client id", text) is None
 
 
-@pytest.mark.parametrize("text", ["", " ", "a\n", "\x00", "\x1bb", "\x85", "\u2028", "\ud800", "x" * 256, "x" * 10**6])
+@cases("text", ["", " ", "a\n", "\x00", "\x1bb", "\x85", "\u2028", "\ud800", "x" * 256, "x" * 10**6])
 def test_what_is_no_name_of_anything(text: str) -> None:
     fault = names.text_fault("client id", text)
     assert fault is not None and fault.startswith("the client id") and len(fault) < 400 and fault.isprintable()

@@ -7,6 +7,7 @@ import pytest
 
 from rocketpy.errors import NumberInvalid
 from rocketpy.message.numbers import int_or, long_or, parse_int, parse_integer, parse_long
+from tests.support.cases import cases
 from tests.support.rules import nodes_of, text_of
 
 PACKAGE = Path(__file__).parents[3] / "rocketpy"
@@ -38,7 +39,7 @@ def test_ranges() -> None:
         parse_integer("-" + "9" * 30, 0, 65_535)
 
 
-@pytest.mark.parametrize("text", NO_INTEGERS)
+@cases("text", NO_INTEGERS)
 def test_no_integers(text: str) -> None:
     with pytest.raises(NumberInvalid):
         parse_long(text)

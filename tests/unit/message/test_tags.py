@@ -1,12 +1,11 @@
 """Java string hashes and index keys."""
 
-import pytest
-
 from rocketpy.message.tags import expression_tags, index_hash, index_keys, string_hash, tags_code
+from tests.support.cases import cases
 from tests.support.java_hashes import JAVA_HASHES
 
 
-@pytest.mark.parametrize(("text", "value"), JAVA_HASHES)
+@cases("text, value", JAVA_HASHES)
 def test_string_hash(text: str, value: int) -> None:
     """Holds: trap, the hash of a tag is Java's."""
     assert string_hash(text) == value
@@ -14,8 +13,8 @@ def test_string_hash(text: str, value: int) -> None:
     assert index_hash(text) == (abs(value) if value != -(1 << 31) else 0)
 
 
-@pytest.mark.parametrize(
-    ("expression", "tags"),
+@cases(
+    "expression, tags",
     [
         ("", None),
         ("*", None),

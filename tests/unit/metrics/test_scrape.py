@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketpy.metrics.scrape import HEAD_BYTES_MAX, BadRequest, Request, parse_head, read_request, write_answer
+from tests.support.cases import cases
 
 REQUEST = b"GET /metrics?queues=T HTTP/1.1\r\nHost: h\r\nAccept-Encoding:  gzip \r\nX: a:b\r\n\r\n"
 READ = Request("GET", "/metrics", "queues=T", {"host": "h", "accept-encoding": "gzip", "x": "a:b"})
@@ -49,7 +50,7 @@ def test_a_long_head_is_refused_before_its_end(pair: tuple[socket.socket, socket
         read_request(server)
 
 
-@pytest.mark.parametrize(
+@cases(
     "head", ["", "GET", "GET /", "GET / HTTP/1.1 x", "\x16\x03\x01", "GET / SMTP/1", "GET / HTTP/1.1\nno colon", "a\rb"]
 )
 def test_what_is_no_head(head: str) -> None:

@@ -21,6 +21,7 @@ from rocketpy.native.core import ffi, lib
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.frame import SerializeType
 from rocketpy.remoting.signature import Credentials, is_signed, sign
+from tests.support.cases import cases
 
 OWN = Account("access-key", "secret-key")
 NAMES = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=12)
@@ -113,7 +114,7 @@ def test_codes_are_those_of_the_standard_library(contents: list[Content]) -> Non
     assert hmacs_of(contents) == standard(contents)
 
 
-@pytest.mark.parametrize("size", [0, 1, 54, 55, 56, 63, 64, 65, 119, 120, 128, 1000, 100_000])
+@cases("size", [0, 1, 54, 55, 56, 63, 64, 65, 119, 120, 128, 1000, 100_000])
 def test_codes_at_the_ends_of_blocks(size: int) -> None:
     data = os.urandom(size)
     contents = [(b"k" * size, data, b""), (b"k" * size, b"", data)]

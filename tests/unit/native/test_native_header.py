@@ -267,7 +267,7 @@ def test_json_bad_utf8_is_for_the_slow_path(bad: bytes) -> None:
         assert json_parse(place % bad) is None
 
 
-@pytest.mark.parametrize("text", ["", " ", "{", "}", "[]", "null", "GET / HTTP/1.1", '"{}"'])
+@cases("text", ["", " ", "{", "}", "[]", "null", "GET / HTTP/1.1", '"{}"'])
 def test_json_what_is_no_object_is_invalid(text: str) -> None:
     with pytest.raises(HeaderInvalid):
         json_parse(text)
@@ -276,9 +276,7 @@ def test_json_what_is_no_object_is_invalid(text: str) -> None:
 # --- escapes and integers ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "text", ["\\", "\\u", "\\u12", "\\u123g", "\\ud834", "\\ud834\\u0041", "\\ud834x", "\\udd1e", "\\x"]
-)
+@cases("text", ["\\", "\\u", "\\u12", "\\u123g", "\\ud834", "\\ud834\\u0041", "\\ud834x", "\\udd1e", "\\x"])
 def test_malformed_escapes(text: str) -> None:
     with pytest.raises(HeaderInvalid):
         core.unescape_json(b"good" + text.encode())
@@ -304,9 +302,7 @@ def test_parse_int32(text: bytes, value: int) -> None:
     assert core.parse_int(text) == core.parse_long(text) == value
 
 
-@pytest.mark.parametrize(
-    "text", [b"", b"-", b"+", b"1.0", b"1e3", b" 1", b"1 ", b"0x1", b"--1", b"\xd9\xa1", b"9" * 5000]
-)
+@cases("text", [b"", b"-", b"+", b"1.0", b"1e3", b" 1", b"1 ", b"0x1", b"--1", b"\xd9\xa1", b"9" * 5000])
 def test_parse_what_is_no_integer(text: bytes) -> None:
     for parse in (core.parse_int, core.parse_long):
         with pytest.raises(NumberInvalid):

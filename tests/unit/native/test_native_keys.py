@@ -3,10 +3,11 @@
 import pytest
 
 from tests.support import core_formats as core
+from tests.support.cases import cases
 from tests.support.java_hashes import JAVA_HASHES
 
 
-@pytest.mark.parametrize(("text", "value"), JAVA_HASHES)
+@cases("text, value", JAVA_HASHES)
 def test_string_hash(text: str, value: int) -> None:
     """Holds: trap, the hash of a tag is Java's."""
     assert core.string_hash(text.encode()) == value
@@ -60,8 +61,8 @@ def test_slot_of_a_key(key: str, slot_at: int) -> None:
     assert 40 + 4 * (core.index_hash(key.encode()) % 5_000_000) == slot_at
 
 
-@pytest.mark.parametrize(
-    ("properties", "name", "value"),
+@cases(
+    "properties, name, value",
     [
         (b"KEYS\x01k1 k2\x02TAGS\x01TagA", b"TAGS", b"TagA"),
         (b"KEYS\x01k1 k2\x02TAGS\x01TagA\x02", b"TAGS", b"TagA"),

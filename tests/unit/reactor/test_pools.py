@@ -12,12 +12,13 @@ from rocketpy.config import BrokerConfig, BrokerSettings
 from rocketpy.errors import ConfigError
 from rocketpy.native.core import lib
 from rocketpy.reactor.pools import QUERY, Pool, PoolTable, broker_pools
+from tests.support.cases import cases
 
 TABLE = broker_pools(BrokerSettings())
 
 
-@pytest.mark.parametrize(
-    ("code", "pool"),
+@cases(
+    "code, pool",
     [
         (RequestCode.SEND_MESSAGE_V2, "send"),
         (RequestCode.CONSUMER_SEND_MSG_BACK, "send_back"),

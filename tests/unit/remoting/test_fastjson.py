@@ -10,13 +10,14 @@ from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.sys_flag import PermName
 from rocketpy.remoting import fastjson
 from rocketpy.remoting.fastjson import JsonValue, dump_text, dumps, java_double, loads
+from tests.support.cases import cases
 
 MQ = MessageQueue("T", "broker-a", 0)
 MQ_TEXT = '{"brokerName":"broker-a","queueId":0,"topic":"T"}'
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
+@cases(
+    "value, text",
     [
         ({"b": 1, "a": None, "c": [True, None]}, '{"b":1,"c":[true,null]}'),
         ({3: 1, 1: 2}, "{1:2,3:1}"),
@@ -34,8 +35,8 @@ def test_written_as_fastjson_does(value: object, text: str) -> None:
     assert dumps(value).decode() == text
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
+@cases(
+    "value, text",
     [
         (0.0, "0.0"),
         (12.5, "12.5"),
@@ -59,8 +60,8 @@ def test_what_has_no_json_form_is_our_bug() -> None:
         dumps(object())
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
+@cases(
+    "text, value",
     [
         ('{"a":1}', {"a": 1}),
         ("{0:1, -1 : 2}", {"0": 1, "-1": 2}),
@@ -86,7 +87,7 @@ def test_lone_surrogates_become_question_marks() -> None:
     assert isinstance(tolerant, list) and str(tolerant[0]).encode("utf-8")
 
 
-@pytest.mark.parametrize(
+@cases(
     "data",
     [
         b"",

@@ -19,6 +19,7 @@ from rocketpy.remoting.frame import (
     language_or_none,
     parse_bool,
 )
+from tests.support.cases import cases
 
 FRAMES = [
     Frame(SerializeType.JSON, b"{}", b"body"),
@@ -73,7 +74,7 @@ def test_what_was_cut_is_not_kept(rest: int) -> None:
     assert held < 10_000
 
 
-@pytest.mark.parametrize("seed", range(60))
+@cases("seed", range(60))
 def test_frames_in_parts_of_any_size(seed: int) -> None:
     """The reader joins the parts of large frames, and takes over none of the memory that it is given."""
     chance = random.Random(seed)

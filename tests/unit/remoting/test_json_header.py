@@ -11,6 +11,7 @@ from rocketpy.errors import HeaderInvalid
 from rocketpy.remoting import json_header
 from rocketpy.remoting.frame import HeaderFields
 from rocketpy.remoting.json_header import decode_header, encode_header
+from tests.support.cases import cases
 
 
 def fields(**changes: object) -> HeaderFields:
@@ -26,8 +27,8 @@ def fields(**changes: object) -> HeaderFields:
     return HeaderFields(**(values | changes))  # type: ignore[arg-type]  # a table of fields
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@cases(
+    "text, expected",
     [
         ("{}", fields()),
         ('{"Code":10,"OPAQUE":-1,"extfields":{"a":"b"}}', fields(code=10, opaque=-1, ext_fields={"a": "b"})),
@@ -59,7 +60,7 @@ def test_accepted(text: str, expected: HeaderFields) -> None:
     assert decode_header(text.encode()) == expected
 
 
-@pytest.mark.parametrize(
+@cases(
     "header",
     [
         b"",

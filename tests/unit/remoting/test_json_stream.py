@@ -9,6 +9,7 @@ import pytest
 
 from rocketpy.errors import BodyInvalid
 from rocketpy.remoting.json_stream import VALUE_CHARS_MAX, JsonStream, chunks_of
+from tests.support.cases import cases
 
 DOCUMENT: dict[str, Any] = {
     "a": {"x": [1, 2.5, {"y": None}], "ü€😀": 'text \\ " \u0001', "n": -12},
@@ -47,7 +48,7 @@ def test_null_has_no_members() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@cases(
     "data",
     [
         b"",

@@ -52,7 +52,7 @@ def test_missing_mandatory_field_is_named(fields: dict[str, str] | None) -> None
         QueueRequestHeader.from_ext_fields(fields)
 
 
-@pytest.mark.parametrize("text", ["", " 1", "1 ", "1.0", "1e3", "1_0", "2147483648", "-2147483649", "9" * 5000])
+@cases("text", ["", " 1", "1 ", "1.0", "1e3", "1_0", "2147483648", "-2147483649", "9" * 5000])
 def test_java_int_rules_refuse(text: str) -> None:
     with pytest.raises(HeaderInvalid, match="queueId"):
         QueueRequestHeader.from_ext_fields({"topic": "T", "queueId": text})

@@ -10,6 +10,7 @@ import pytest
 from rocketpy.errors import StoreError
 from rocketpy.failover.rules.epochs import Epoch, EpochList, EpochsInvalid
 from rocketpy.replication.epoch_file import SIZE_MAX, EpochFile, from_text, to_text
+from tests.support.cases import cases
 
 
 def listed(*entries: tuple[int, int]) -> EpochList:
@@ -76,8 +77,8 @@ def test_a_crc_of_0_is_not_checked() -> None:
     assert from_text("1\n0\n3-5\n") == listed((3, 5))
 
 
-@pytest.mark.parametrize(
-    ("text", "complaint"),
+@cases(
+    "text, complaint",
     [
         ("", "not a decimal integer"),
         ("1\n", "not a decimal integer"),

@@ -18,6 +18,7 @@ from rocketpy.replication.errors import Diverged, MasterUnusable
 from rocketpy.replication.introduction import Extent
 from rocketpy.replication.stream import ByteReader
 from rocketpy.replication.truncation import find_cut, last_record_end, same_until
+from tests.support.cases import cases
 from tests.support.log_images import image_of, record
 from tests.support.master_rig import FILE_SIZE, MasterRig
 from tests.support.own_frames import FENCED, HEARTBEAT, data_frame, fenced, frame, heartbeat
@@ -176,8 +177,8 @@ WHOLE = data_frame(100, LOG[100:2000])
 CLOSED, NOT_THE_LOG, DAMAGED = "closed", "it sent frame", "or damaged bytes"
 
 
-@pytest.mark.parametrize(
-    ("stream", "complaint"),
+@cases(
+    "stream, complaint",
     [
         (b"", CLOSED),
         (b"\xff" * 40 + WHOLE, NOT_THE_LOG),

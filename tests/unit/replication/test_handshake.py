@@ -17,6 +17,7 @@ from rocketpy.replication.handshake import encode_challenge, read_answer, read_c
 from rocketpy.replication.introduction import Extent, Group, Hello, Refusal, Welcome
 from rocketpy.replication.secret import Nonces
 from rocketpy.replication.versions import OWN
+from tests.support.cases import cases
 from tests.support.own_frames import NONCE, hello_fields
 
 GROUP = Group(cluster="DefaultCluster", broker_name="broker-a", file_size=65_536)
@@ -76,8 +77,8 @@ def test_where_data_begins() -> None:
     assert answer(own=Extent(20, 100), tail={"begin": 20, "crc": crc_of(20, 30)}) == 50
 
 
-@pytest.mark.parametrize(
-    ("fields", "code"),
+@cases(
+    "fields, code",
     [
         ({"proof": "ab"}, "secret"),
         ({"cluster": "other"}, "group"),

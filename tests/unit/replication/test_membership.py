@@ -23,6 +23,7 @@ from rocketpy.replication.membership import (
     tail_below,
 )
 from rocketpy.replication.secret import Nonces
+from tests.support.cases import cases
 from tests.support.member_pair import epochs
 
 GROUP = Group(cluster="c", broker_name="n", file_size=1024)
@@ -41,8 +42,8 @@ def join(end: int, found: EpochList, *, begin: int = 0, own: Extent = MASTER, ep
     return join_for(hello(end, found, begin=begin), GROUP, CHALLENGE, own, HISTORY, epoch)
 
 
-@pytest.mark.parametrize(
-    ("end", "found", "answer"),
+@cases(
+    "end, found, answer",
     [
         (0, epochs(), Join(0, None)),
         (700, epochs((1, 0), (3, 500)), Join(700, None)),
@@ -157,7 +158,7 @@ def test_a_long_list_is_sent_from_its_newest_end() -> None:
     assert joined(long.until(5000), welcome.epochs, 5000) == long.until(5000), "the older ones stay"
 
 
-@pytest.mark.parametrize(
+@cases(
     "wrong", [[[2, 0], [1, 5]], [[1, 5], [2, 0]], [[1]], [["1", 0]], [[1, -1]], [[2**31, 0]], [[1, 0]] * 1001, {}, None]
 )
 def test_a_list_of_epochs_that_is_none(wrong: object) -> None:

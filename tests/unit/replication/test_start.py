@@ -12,12 +12,13 @@ from rocketpy.replication.errors import CannotFollow, MasterUnusable
 from rocketpy.replication.handshake import TAIL_MAX
 from rocketpy.replication.master_log import MasterLog
 from rocketpy.replication.start import HEADER, Start, compare_end, start_of
+from tests.support.cases import cases
 
 SIZE = 1_000_000
 
 
-@pytest.mark.parametrize(
-    ("master", "begin", "end", "start"),
+@cases(
+    "master, begin, end, start",
     [
         ((0, 0), 0, 0, Start(0, 0)),
         ((0, SIZE - 1), 0, 0, Start(0, 0)),  # its first file is its last one

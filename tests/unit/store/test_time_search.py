@@ -11,6 +11,7 @@ from rocketpy.store.formats.unit import BLANK_UNIT, CQ_UNIT, ConsumeQueueUnit
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.store.reading.time_search import choose_file, offset_by_time, offset_since
 from rocketpy.store.recovery.lifecycle import OpenedStore
+from tests.support.cases import cases
 from tests.support.store_writer import StoreWriter
 
 
@@ -56,8 +57,8 @@ def by_time(times: list[int], moment: int, *, minimum: int = 0, log_min: int = 0
     return offset_by_time([(0, 10**9)], 20_000, minimum, len(times), log_min, moment, read, time_of)
 
 
-@pytest.mark.parametrize(
-    ("times", "moment", "offset"),
+@cases(
+    "times, moment, offset",
     [
         ([10], 1, 0),
         ([10], 10, 0),

@@ -18,6 +18,7 @@ from rocketpy.broker.files.log_marks import (
 from rocketpy.remoting.bodies.offset import LogMark, MarkedOffsets
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fastjson import loads
+from tests.support.cases import cases
 
 
 def mark(phy_offset: int, progress: int, epoch: int = -1) -> LogMark:
@@ -53,7 +54,7 @@ def test_marks_are_few_and_lie_closer_together_towards_the_end() -> None:
         assert 999 - held.offset_table[1] <= 3 * lost, "what a cut takes is lowered threefold at most"
 
 
-@pytest.mark.parametrize("seed", range(30))
+@cases("seed", range(30))
 def test_a_file_read_back_with_any_log_gives_a_table_that_the_log_has(seed: int) -> None:
     """The property: never more than what was true at the end of the log, and all of it if nothing was lost."""
     choose = random.Random(seed)

@@ -10,6 +10,7 @@ from rocketpy.failover.rules.in_sync import Ack
 from rocketpy.failover.rules.mastership import Mastership
 from rocketpy.failover.rules.records import GroupState, MasterRecord, MemberRecord, SwitchRequest
 from rocketpy.failover.rules.requests import Report, View
+from tests.support.cases import cases
 
 ALONE = GroupState(epoch=3, master="a", in_sync={"a": "i"})
 PAIR = GroupState(epoch=3, master="a", in_sync={"a": "i", "b": "k"})
@@ -138,7 +139,7 @@ REQUEST = SwitchRequest(from_epoch=3, to="b", until_ms=1000)
 WANTED = View(revision=1, state=PAIR, members={"a": member("i", 7), "b": member("k", 8)}, switch=REQUEST)
 
 
-@pytest.mark.parametrize(
+@cases(
     "view",
     [
         attrs.evolve(WANTED, switch=None),
@@ -167,8 +168,8 @@ def test_a_request_is_tried_once() -> None:
     assert master.wants_switch_over(again, wall_ms=999), "the operator has asked again"
 
 
-@pytest.mark.parametrize(
-    ("seen", "view"),
+@cases(
+    "seen, view",
     [
         (report(100, 100, 99), WANTED),
         (report(100, 100, 100, epoch=2), WANTED),

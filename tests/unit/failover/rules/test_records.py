@@ -54,7 +54,7 @@ def test_strange_fields_are_refused_and_named(record: Any, strange: Any) -> None
             from_json(type(record), json.dumps(value).encode())
 
 
-@pytest.mark.parametrize("value", [b"", b"[]", b"3", b"\xff", b"{", b"[" * 100_000, b'{"member":"a"}', b" " * 70_000])
+@cases("value", [b"", b"[]", b"3", b"\xff", b"{", b"[" * 100_000, b'{"member":"a"}', b" " * 70_000])
 def test_what_is_no_record_is_refused(value: bytes) -> None:
     with pytest.raises(RecordInvalid):
         from_json(MasterRecord, value)
@@ -63,8 +63,8 @@ def test_what_is_no_record_is_refused(value: bytes) -> None:
 OWN = GroupConfig(format=1, mode="sync", file_size=1024, members=("a", "b"), in_sync_min=1, flush="ASYNC_FLUSH")
 
 
-@pytest.mark.parametrize(
-    ("change", "text"),
+@cases(
+    "change, text",
     [
         ({}, ""),
         ({"mode": "async"}, "brokerRole is SYNC_MASTER here and ASYNC_MASTER in the group"),

@@ -16,6 +16,7 @@ from rocketpy.native.core import ffi
 from rocketpy.processes.workers.send_and_pull import SendMain, pull_limits, send_limits
 from rocketpy.reactor.topology import REPLICATOR, ReactorSizes, Topology
 from rocketpy.replication.slave_table import SlaveTable
+from tests.support.cases import cases
 from tests.support.inherited import inherited
 from tests.support.master_rig import close_topology
 
@@ -55,13 +56,13 @@ def changed(part: str, change: dict[str, Any]) -> BrokerSettings:
     return attrs.evolve(settings, **{part: attrs.evolve(getattr(settings, part), **change)})
 
 
-@pytest.mark.parametrize(("part", "change", "effect"), SEND)
+@cases("part, change, effect", SEND)
 def test_send_limits(part: str, change: dict[str, Any], effect: dict[str, Any]) -> None:
     before, after = send_limits(BrokerSettings()), send_limits(changed(part, change))
     assert after == before | effect != before
 
 
-@pytest.mark.parametrize(("part", "change", "effect"), PULL)
+@cases("part, change, effect", PULL)
 def test_pull_limits(part: str, change: dict[str, Any], effect: dict[str, Any]) -> None:
     before, after = pull_limits(BrokerSettings(), 1000), pull_limits(changed(part, change), 1000)
     assert after == before | effect != before

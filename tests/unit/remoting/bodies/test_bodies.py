@@ -268,7 +268,7 @@ def test_registration_by_version() -> None:
     assert plain == packed == old
 
 
-@pytest.mark.parametrize(
+@cases(
     "data",
     [
         None,
