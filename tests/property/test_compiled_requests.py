@@ -25,7 +25,7 @@ from rocketpy.remoting.headers.send import EndTransactionRequestHeader, SendMess
 from tests.support.budget import budget
 from tests.support.fast_path import FastPath, drain
 
-seeded = settings(derandomize=True, max_examples=budget(100, 300), deadline=None, database=None)
+seeded = settings(derandomize=True, max_examples=budget(40, 300), deadline=None, database=None)
 
 INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)

@@ -8,7 +8,7 @@ from tests.support.budget import budget
 from tests.support.crash.launch import first_seed, run_crashes
 
 pytestmark = pytest.mark.long  # compiles a core of its own
-CRASHES = budget(40, 1_000)
+CRASHES = budget(20, 1_000)
 
 
 def test_no_crash_breaks_the_store() -> None:

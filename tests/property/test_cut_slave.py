@@ -14,7 +14,7 @@ from tests.support.budget import budget
 from tests.support.crash.launch import run_seeded
 
 pytestmark = pytest.mark.long  # compiles a core of its own
-CRASHES = budget(50, 500)
+CRASHES = budget(25, 500)
 POINTS = {"life.config.fsync", "life.operated", "copy.asked", "copy.answered", "append.published"}
 
 

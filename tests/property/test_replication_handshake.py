@@ -23,7 +23,7 @@ from rocketpy.replication.membership import Join, NeedsCut, check_tail, check_we
 from rocketpy.replication.secret import Nonces
 from tests.support.budget import budget
 
-repeatable = settings(derandomize=True, deadline=None, max_examples=budget(30, 100), database=None)
+repeatable = settings(derandomize=True, deadline=None, max_examples=budget(20, 100), database=None)
 
 SECRET, CHALLENGE, NONCE = b"0123456789abcdef", "0" * 32, "1" * 32
 GROUP = Group(cluster="c", broker_name="n", file_size=1024, secret=SECRET)

@@ -121,7 +121,7 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 StoreMachine.TestCase.settings = settings(
-    max_examples=budget(12, 40),
+    max_examples=budget(8, 40),
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=list(HealthCheck),

@@ -29,7 +29,7 @@ from rocketpy.tls.handshakes import CLOSED, REASONS, SIZE
 from tests.support.budget import budget
 from tests.support.certificates import HOST, Authority, tls_config
 
-FIRST_SEED, CASES = int(os.environ.get("ROCKETPY_SEED", 0)), budget(3_000, 30_000)
+FIRST_SEED, CASES = int(os.environ.get("ROCKETPY_SEED", 0)), budget(1_500, 30_000)
 RECORD_HEAD = 5  # type, version, size
 ALERT, HANDSHAKE = 0x15, 0x16
 ALERT_SIZE = RECORD_HEAD + 2

@@ -19,7 +19,7 @@ from rocketpy.remoting.fastjson import dumps, loads, loads_text
 from rocketpy.remoting.frame import SerializeType
 from tests.support.budget import budget
 
-repeatable = settings(derandomize=True, deadline=None, max_examples=budget(50, 150), database=None)
+repeatable = settings(derandomize=True, deadline=None, max_examples=budget(25, 150), database=None)
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
 SOME_TEXT = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=20)

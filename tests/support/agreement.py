@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rocketpy.errors import RocketError
 from tests.support.budget import budget
 
-seeded = settings(derandomize=True, max_examples=budget(100, 300), deadline=None, database=None)
+seeded = settings(derandomize=True, max_examples=budget(40, 300), deadline=None, database=None)
 INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 OFFSETS = st.integers(0, (1 << 63) - 1)

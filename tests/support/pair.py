@@ -95,7 +95,7 @@ def running_pair(directory: Path, role: str, settings: dict[str, str]) -> Iterat
 def log_files(store: Path) -> dict[str, bytes]:
     """The log's files, without those that were only allocated."""
     files = {path.name: path.read_bytes() for path in sorted((store / "commitlog").glob("[0-9]*"))}
-    return {name: image for name, image in files.items() if any(image)}
+    return {name: image for name, image in files.items() if image != bytes(len(image))}  # any(image): 0.4 s for 64 MiB
 
 
 def log_hashes(store: Path) -> dict[str, str]:

@@ -3,8 +3,8 @@
 A broker takes 0.7 s of a processor until it is ready, 0.5 of it for imports, and each target starts some hundred. In
 those that CI runs, one process for each worker of pytest-xdist imports the modules of the servers once, and a start is
 a fork of it, which runs `rocketpy` with arguments, environment, directory, session and files of its own. `make test-ha`
-and pytest alone start a new interpreter each time. So do always the tests of the start itself, of clusters and of help,
-a half of the deaths of whole brokers, and the tests of memory: a fork shares pages with its parent.
+and pytest alone start a new interpreter each time. So do always the tests of `mqbroker` and its like, of clusters and
+of help, a half of the deaths of whole brokers, and the tests of memory: a fork shares pages with its parent.
 
 A `Preloaded` is used like a subprocess.Popen. Its pid stays taken until its exit status has been read, as with that.
 """
@@ -48,6 +48,13 @@ MODULES = (
     "rocketpy.processes.boot.namesrv",
     "rocketpy.processes.boot.standalone",
     "rocketpy.processes.boot.worker_list",
+    "rocketpy.processes.workers.replicator",
+    "rocketpy.processes.workers.slave",
+    "rocketpy.metrics.collector",
+    "rocketpy.metrics.endpoint",
+    "rocketpy.filter.grammar",
+    "rocketpy.filter.program",
+    "rocketpy.tls",
 )
 REQUEST_BYTES_MAX = 1 << 17
 FILES = 3  # that come with a request: standard output, standard error, the connection to the owner

@@ -94,7 +94,7 @@ def scopes_in(node: ast.AST) -> Iterator[ast.ClassDef | ast.FunctionDef | ast.As
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield child
-        else:
+        elif not isinstance(child, ast.expr):  # which has none, and most of the nodes
             yield from scopes_in(child)
 
 

@@ -8,6 +8,7 @@ import urllib.request
 from collections.abc import Callable
 
 DEADLINE_S = 30.0
+PAUSE_MAX_S = 0.02
 
 
 def wait_until(
@@ -17,11 +18,15 @@ def wait_until(
     *,
     pause_s: float = 0.001,
 ) -> None:
-    """Return as soon as `condition()` holds; fail after a time that no working machine needs."""
+    """Return soon after `condition()` holds; fail after a time that no working machine needs.
+
+    A pause is a fourth longer than the one before it: conditions that read metrics or files cost milliseconds each.
+    """
     deadline = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < deadline, f"{what} did not come about"
         time.sleep(pause_s)
+        pause_s = max(pause_s, min(1.25 * pause_s, PAUSE_MAX_S))
 
 
 def is_readable(descriptor: int, timeout_s: float | None) -> bool:

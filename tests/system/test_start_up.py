@@ -18,6 +18,7 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.remoting.command import RemotingCommand
+from tests.support import preloaded
 from tests.support.broker import RunningBroker, free_ports, running_broker
 from tests.support.wire import Wire, send_request, until
 
@@ -32,10 +33,12 @@ WITHOUT_OVERRIDE = ("setpriv", "--bounding-set=-dac_override,-dac_read_search") 
 def command(
     name: str, *words: str, home: Path | None = None, prefix: tuple[str, ...] = ()
 ) -> subprocess.CompletedProcess[str]:
-    """Run `rocketpy`, or one of the names in COMMANDS, to its end."""
-    start = ["-m", "rocketpy"] if name == "rocketpy" else ["-c", COMMANDS[name]]
+    """Run `rocketpy`, or in a new interpreter one of the names in COMMANDS, to its end."""
     environ = {key: value for key, value in os.environ.items() if key not in ("NAMESRV_ADDR", "ROCKETMQ_HOME")}
     environ |= {"HOME": str(home)} if home else {}
+    if name == "rocketpy" and not prefix:
+        return preloaded.run([*preloaded.COMMAND, *words], timeout=ENDS_WITHIN_S, env=environ)
+    start = ["-m", "rocketpy"] if name == "rocketpy" else ["-c", COMMANDS[name]]
     return subprocess.run(
         [*prefix, sys.executable, *start, *words],
         capture_output=True,

@@ -24,7 +24,7 @@ from tests.support.push_consumers import store
 
 pytestmark = pytest.mark.usefixtures("backend")
 
-TURNS = range(0, 100, budget(3, 1))
+TURNS = range(0, 100, budget(7, 1))
 BODIES = [b"%d" % number for number in range(6)]
 
 

@@ -21,7 +21,7 @@ QUEUE = MessageQueue("T", "broker-a", 0)
 IN_ONE_MS = 300
 
 
-def search(times: list[int | None], moment: int, guess: int, low: int = 0) -> tuple[int, int]:
+async def search(times: list[int | None], moment: int, guess: int, low: int = 0) -> tuple[int, int]:
     """The result, and how many messages were looked at. Messages without a time cannot be read."""
     looks = 0
 
@@ -31,32 +31,36 @@ def search(times: list[int | None], moment: int, guess: int, low: int = 0) -> tu
         readable = ((at, time) for at, time in enumerate(times) if at >= offset and time is not None)
         return next((StoredAt(at, time) for at, time in readable), None)
 
-    async def main() -> int:
-        return await first_offset_since(moment, guess, low, len(times), look)
-
-    return loops.run(main), looks
+    return await first_offset_since(moment, guess, low, len(times), look), looks
 
 
 @pytest.mark.parametrize("gaps", [0.0, 0.3])
 def test_the_first_one_from_every_guess(gaps: float) -> None:
     """Holds: client, replay from a time."""
-    choose = random.Random(5)
-    for _ in range(1_000):
-        count, apart = choose.randrange(60), choose.choice((1, 3, 40))
-        times: list[int | None] = [None if choose.random() < gaps else n // apart for n in range(count)]
-        low, guess = choose.randrange(count + 1), choose.randrange(-2, count + 5)
-        moment = choose.randrange(-1, count + 3)
-        wanted = next((n for n in range(low, count) if (time := times[n]) is not None and time >= moment), count)
-        found, looks = search(times, moment, guess, low)
-        assert found == wanted, (times, low, moment, guess)
-        assert looks <= 2 * (count - low).bit_length() + 1
+
+    async def main() -> None:
+        choose = random.Random(5)
+        for _ in range(1_000):
+            count, apart = choose.randrange(60), choose.choice((1, 3, 40))
+            times: list[int | None] = [None if choose.random() < gaps else n // apart for n in range(count)]
+            low, guess = choose.randrange(count + 1), choose.randrange(-2, count + 5)
+            moment = choose.randrange(-1, count + 3)
+            wanted = next((n for n in range(low, count) if (time := times[n]) is not None and time >= moment), count)
+            found, looks = await search(times, moment, guess, low)
+            assert found == wanted, (times, low, moment, guess)
+            assert looks <= 2 * (count - low).bit_length() + 1
+
+    loops.run(main)
 
 
 def test_a_right_answer_costs_two_looks() -> None:
-    times: list[int | None] = list(range(1000))
-    assert search(times, 500, 500) == (500, 2)
-    assert search(times, 0, 0) == (0, 1)
-    assert search(times, 5000, 999) == (1000, 1)
+    async def main() -> None:
+        times: list[int | None] = list(range(1000))
+        assert await search(times, 500, 500) == (500, 2)
+        assert await search(times, 0, 0) == (0, 1)
+        assert await search(times, 5000, 999) == (1000, 1)
+
+    loops.run(main)
 
 
 def broker_with_bursts(cluster: FakeCluster) -> FakeBroker:

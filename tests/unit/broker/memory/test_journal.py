@@ -114,7 +114,7 @@ def test_a_death_at_any_byte_leaves_the_change_whole_or_not_at_all(
     assert total > 2 * HALF, "both halves were used"
     choose = random.Random(seed)
     copying = set(range(HALF - 900, HALF + 600))  # around the first change of halves: every byte
-    for point in sorted(copying | set(choose.sample(range(total), 1500))):
+    for point in sorted(copying | set(choose.sample(range(total), 500))):
         memory = fresh()
         die_after(point)
         before, after = run(memory, todo)

@@ -7,7 +7,7 @@ import pytest
 from tests.support.budget import budget
 from tests.support.failover.histories import play
 
-COUNT = budget(10, 100)  # of histories with one of these first seeds
+COUNT = budget(5, 100)  # of histories with one of these first seeds
 PARTS = [("sync", first) for first in range(0, 700, 100)] + [("async", first) for first in range(0, 300, 100)]
 
 
