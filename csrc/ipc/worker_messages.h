@@ -174,8 +174,12 @@ typedef struct rp_msg_tables_end {
     uint32_t reserved;
 } rp_msg_tables_end;
 
-/* A frame for a connection: rp_msg_reply, then the whole frame. */
-enum { RP_REPLY_CLOSE_AFTER = 1 };
+/* A frame for a connection: rp_msg_reply, then the whole frame. PAUSE and RESUME come without one. */
+enum { /* rp_msg_reply.flags */
+       RP_REPLY_CLOSE_AFTER = 1,
+       RP_REPLY_PAUSE = 2, /* do not read the connection until RESUME, or for a second (throttle.c) */
+       RP_REPLY_RESUME = 4
+};
 typedef struct rp_msg_reply {
     uint64_t connection;
     uint32_t flags;

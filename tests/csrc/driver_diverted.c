@@ -48,9 +48,9 @@ int main(void) {
     while (rp_ring_pump(writer) != RP_OK) count = take(reader, found, count);
     count = take(reader, found, count);
     CHECK(count == 2 && found[0].token < found[1].token);
-    rp_diverted_complete(&diverted, &found[0]);
+    CHECK(!rp_diverted_complete(&diverted, &found[0]));
     CHECK(rp_diverted_has(&diverted, CONNECTION)); /* the second is not completed yet */
-    rp_diverted_complete(&diverted, &found[1]);
+    CHECK(rp_diverted_complete(&diverted, &found[1]));
     CHECK(!rp_diverted_has(&diverted, CONNECTION));
 
     rp_diverted_destroy(&diverted);

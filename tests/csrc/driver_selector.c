@@ -164,6 +164,14 @@ static void reply(struct world *world, struct client *client, uint64_t connectio
     free(bytes);
 }
 
+/* Have the selector pause or resume a connection, as the send worker does. */
+static void steer(struct world *world, const struct client *client) {
+    rp_msg_reply order = {.connection = client->connection,
+                          .flags = draw(world, 8) == 0 ? RP_REPLY_PAUSE : RP_REPLY_RESUME};
+    rp_span span = {&order, sizeof order};
+    (void)rp_ring_write(world->writer, RP_MSG_REPLY, &span, 1);
+}
+
 static void take_frame(struct world *world, const rp_origin *origin, const uint8_t *frame, uint32_t size) {
     CHECK(size >= 14);
     struct client *client = world->owners[rp_load32(frame + 6)];
@@ -257,6 +265,7 @@ static void turn(struct world *world) {
         forget(world, client);
     else
         speak(world, client);
+    steer(world, &world->clients[draw(world, CLIENTS)]);
     for (int i = 0; i < CLIENTS; i++)
         if (world->clients[i].fd >= 0 && world->clients[i].reads) listen_to(&world->clients[i]);
     CHECK(rp_selector_run(world->selector, 0) == RP_OK);
@@ -276,7 +285,7 @@ int main(int argc, char **argv) {
     for (uint64_t i = 0; i < turns; i++) turn(world);
     for (int i = 0; i < CLIENTS; i++) forget(world, &world->clients[i]);
     for (int i = 0; i < 10000 && (rp_selector_connection_count(world->selector) > 0 || i < 100); i++) {
-        CHECK(rp_selector_run(world->selector, 0) == RP_OK);
+        CHECK(rp_selector_run(world->selector, i < 100 ? 0 : 1000000) == RP_OK); /* pauses end */
         rp_ring_pump(world->writer);
         play_codec(world, 1000);
     }

@@ -24,7 +24,7 @@ enum { /* rp_connection.flags */
        CONNECTION_NO_OUTPUT = 256, /* its peer takes no more output; what it sent before is still to be read */
        CONNECTION_NEW = 512,       /* its first byte, which tells TLS from plain frames, has not come */
        CONNECTION_TLS = 1024,      /* its socket leads to a TLS worker, which has the client's */
-       CONNECTION_THROTTLED = 2048 /* waits until its address may send again (throttle.c) */
+       CONNECTION_THROTTLED = 2048 /* is not read for a while (throttle.c) */
 };
 
 /* A piece of output: bytes in memory, or a slice of the mapped log. */

@@ -88,7 +88,7 @@ void rp_selector_close_connection(rp_selector *selector, rp_connection *connecti
     (void)epoll_ctl(selector->epoll, EPOLL_CTL_DEL, connection->fd, NULL);
     rp_selector_close_socket(connection->fd, connection->first == NULL);
     connection->fd = -1;
-    if (connection->limits_row) rp_selector_leave(selector, connection);
+    rp_selector_leave(selector, connection);
     connection->flags &= (uint16_t)~(CONNECTION_OPEN | CONNECTION_BLOCKED);
     selector->connections.open_count--;
     rp_connection_drop_rest(&selector->connections, connection);

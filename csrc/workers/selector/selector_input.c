@@ -207,6 +207,7 @@ void rp_selector_read_limited(rp_selector *selector, rp_connection *connection) 
     uint64_t until_ns = row ? rp_limits_wait(selector->config.limits, row, selector->now_ns) : 0;
     if (until_ns != 0) {
         rp_selector_throttle(selector, connection, until_ns);
+        count(selector, RP_COUNT_THROTTLED, 1);
         rp_selector_update_interest(selector, connection);
         return;
     }

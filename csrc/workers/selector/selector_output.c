@@ -86,6 +86,10 @@ static rp_status queue_reply(rp_selector *selector, const uint8_t *data, uint32_
         rp_selector_update_interest(selector, *connection);
         if (reply.size == 0) count(selector, RP_COUNT_FRAMES_BAD, 1);
     }
+    if (reply.flags & (RP_REPLY_PAUSE | RP_REPLY_RESUME)) {
+        rp_selector_pause(selector, *connection, reply.flags & RP_REPLY_PAUSE);
+        rp_selector_update_interest(selector, *connection);
+    }
     if (status == RP_OK && reply.size > 0) count(selector, RP_COUNT_FRAMES_OUT, 1);
     return status;
 }

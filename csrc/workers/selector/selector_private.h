@@ -127,15 +127,18 @@ void rp_selector_close_pinning(rp_selector *selector);
  */
 void rp_selector_close_costly(rp_selector *selector);
 
-/* throttle.c; with limits only */
+/* throttle.c */
 void rp_wheel_open(rp_wheel *wheel);
 uint64_t rp_wheel_due_ns(const rp_wheel *wheel);
 /* Count a connection, whose client is known now. 0: it is to be closed. */
 int rp_selector_join(rp_selector *selector, rp_connection *connection);
-/* A connection that was counted ends. */
+/* A connection ends: it waits no more, and is counted no more. */
 void rp_selector_leave(rp_selector *selector, rp_connection *connection);
 /* Do not read it for a while; the caller updates its interest. */
 void rp_selector_throttle(rp_selector *selector, rp_connection *connection, uint64_t until_ns);
+/* Do not read it for a second at most (1), or read it again (0): while its sends are on the slow path.
+ * The caller updates its interest. */
+void rp_selector_pause(rp_selector *selector, rp_connection *connection, int is_paused);
 /* A connection whose time has come, taken out of those that wait; NULL: there is none. */
 rp_connection *rp_selector_next_due(rp_selector *selector);
 /* Take what was read or passed on, since the counters of frames and bytes were these, out of the buckets of a row. */

@@ -1,5 +1,5 @@
-/* Limits of addresses (ipc/limits.h) in a selector: which connections are not read, because a bucket of their address
- * is empty, and for how long.
+/* Which connections a selector does not read, and for how long: because a bucket of their address is empty
+ * (ipc/limits.h), or because their sends are on the slow path (workers/send/diverted.h).
  *
  * A throttled connection is in the slot of the tick (67 ms) at which it may be read again, or in the last of 64: a
  * list by `next_free` and, backwards, `next_stalled`. A turn looks at slots that are due; at nothing if none waits. */
@@ -7,6 +7,10 @@
 #include "workers/selector/selector_private.h"
 
 enum { TICK_BITS = 26 /* 67 ms */ };
+
+/* Of a pause: a second. The send worker ends it earlier, unless it has died, or the manager is slow; after short pauses
+ * more would arrive than a slow manager serves. */
+#define PAUSE_NS (15ull << TICK_BITS)
 
 static void unlink_waiting(rp_selector *selector, rp_connection *connection) {
     rp_wheel *wheel = &selector->wheel;
@@ -33,7 +37,14 @@ void rp_selector_throttle(rp_selector *selector, rp_connection *connection, uint
     wheel->last[connection->due] = slot;
     connection->flags |= CONNECTION_THROTTLED;
     rp_connection_touch(&selector->connections, slot, selector->now_s); /* to wait is not to be idle */
-    count(selector, RP_COUNT_THROTTLED, 1);
+}
+
+/* A stalled connection is not read anyhow. One that an empty bucket holds back is held back again when it is read. */
+void rp_selector_pause(rp_selector *selector, rp_connection *connection, int is_paused) {
+    int is_waiting = connection->flags & CONNECTION_THROTTLED;
+    if (is_paused && !is_waiting && !(connection->flags & CONNECTION_STALLED))
+        rp_selector_throttle(selector, connection, selector->now_ns + PAUSE_NS);
+    if (!is_paused && is_waiting) unlink_waiting(selector, connection);
 }
 
 void rp_wheel_open(rp_wheel *wheel) {
@@ -64,6 +75,7 @@ int rp_selector_join(rp_selector *selector, rp_connection *connection) {
 
 void rp_selector_leave(rp_selector *selector, rp_connection *connection) {
     if (connection->flags & CONNECTION_THROTTLED) unlink_waiting(selector, connection);
+    if (connection->limits_row == 0) return;
     rp_limits_leave(selector->config.limits, selector->config.index, connection->limits_row);
     connection->limits_row = 0;
 }

@@ -65,10 +65,12 @@ const rp_msg_send *rp_diverted_first(const rp_diverted *diverted) {
 
 void rp_diverted_drop_first(rp_diverted *diverted) { rp_backlog_pop(&diverted->waiting); }
 
-void rp_diverted_complete(rp_diverted *diverted, const rp_msg_completed *completed) {
+int rp_diverted_complete(rp_diverted *diverted, const rp_msg_completed *completed) {
     uint64_t connection = completed->origin.connection;
     uintptr_t last = (uintptr_t)rp_map_get(&diverted->tokens, &connection, sizeof connection);
-    if (last && last <= completed->token) rp_map_remove(&diverted->tokens, &connection, sizeof connection);
+    if (!last || last > completed->token) return 0;
+    rp_map_remove(&diverted->tokens, &connection, sizeof connection);
+    return !rp_backlog_has(&diverted->waiting, connection);
 }
 
 void rp_diverted_forget(rp_diverted *diverted, uint64_t position) {

@@ -2,8 +2,9 @@
 #define ROCKETPY_DIVERTED_H
 /* Diverted sends: those that go to the manager (the slow path), and the connections that have such sends. Later sends
  * of such a connection go to the manager too, until it has COMPLETED the last one: so a connection's sends keep their
- * order. While the manager's ring is full (a slow or restarting manager) the sends wait in a backlog, within its
- * bounds. C only. */
+ * order. Meanwhile the selector does not read the connection (RP_REPLY_PAUSE): sends that arrive faster than the
+ * manager serves them would keep the connection on the slow path. While the manager's ring is full (a slow or
+ * restarting manager) the sends wait in a backlog, within its bounds. C only. */
 #include "ipc/backlog.h"
 #include "ipc/worker_messages.h"
 
@@ -31,7 +32,8 @@ void rp_diverted_flush(rp_diverted *diverted);
 /* The send that has waited for room the longest, or NULL; then remove it. */
 const rp_msg_send *rp_diverted_first(const rp_diverted *diverted);
 void rp_diverted_drop_first(rp_diverted *diverted);
-void rp_diverted_complete(rp_diverted *diverted, const rp_msg_completed *completed);
+/* 1: that was the last diverted send of its connection. */
+int rp_diverted_complete(rp_diverted *diverted, const rp_msg_completed *completed);
 /* Drop diverted sends below `position` in the ring: they were lost with a manager that died. */
 void rp_diverted_forget(rp_diverted *diverted, uint64_t position);
 #endif

@@ -172,6 +172,14 @@ static rp_status set_topic(rp_send *send, const uint8_t *data, uint32_t size) {
     return status;
 }
 
+/* The sends of a connection are completed: it is read again, and takes the fast path. */
+static rp_status complete(rp_send *send, const uint8_t *data, uint32_t size) {
+    const rp_msg_completed *completed = (const rp_msg_completed *)data;
+    if (size >= sizeof *completed && rp_diverted_complete(&send->diverted, completed))
+        rp_send_steer(send, completed->origin.connection, RP_REPLY_RESUME);
+    return RP_OK;
+}
+
 static rp_status take(rp_send *send, const uint8_t *data, uint32_t size, uint16_t type) {
     switch (type) {
         case RP_MSG_POSITION:
@@ -184,9 +192,7 @@ static rp_status take(rp_send *send, const uint8_t *data, uint32_t size, uint16_
         case RP_MSG_DELIVER: return rp_send_deliver(send, data, size);
         case RP_MSG_END_TRANSACTION: return rp_send_end_transaction(send, data, size);
         case RP_MSG_TOPIC: return set_topic(send, data, size);
-        case RP_MSG_COMPLETED:
-            if (size >= sizeof(rp_msg_completed)) rp_diverted_complete(&send->diverted, (const rp_msg_completed *)data);
-            return RP_OK;
+        case RP_MSG_COMPLETED: return complete(send, data, size);
         case RP_MSG_BROKER:
             if (size >= sizeof(rp_msg_broker)) set_broker(send, (const rp_msg_broker *)data);
             return RP_OK;

@@ -37,6 +37,13 @@ rp_ring_writer *rp_send_ring_to(const rp_send *send, uint64_t connection) {
     return rp_selector_of(send->selectors, send->selector_count, connection);
 }
 
+void rp_send_steer(const rp_send *send, uint64_t connection, uint32_t flag) {
+    rp_ring_writer *selector = rp_send_ring_to(send, connection);
+    rp_msg_reply order = {.connection = connection, .flags = flag};
+    rp_span span = {&order, sizeof order};
+    if (selector) (void)rp_ring_write(selector, RP_MSG_REPLY, &span, 1);
+}
+
 rp_status rp_send_put_result(rp_send *send, const rp_wait *wait, int32_t code) {
     rp_msg_put_result result = {.token = wait->token,
                                 .phy_offset = wait->phy_offset,

@@ -192,6 +192,9 @@ void rp_send_tell_fault(rp_send *send, rp_status status);
 const char *rp_send_append_fault(rp_send *send, rp_status status, int32_t *code);
 /* The ring back to a connection; NULL: it has none. */
 rp_ring_writer *rp_send_ring_to(const rp_send *send, uint64_t connection);
+/* Tell the selector of a connection to pause or to resume reading it (`flag`: RP_REPLY_*). Without room in the ring it
+ * is not told: a pause ends by itself, and the next send of the connection asks for another one. */
+void rp_send_steer(const rp_send *send, uint64_t connection, uint32_t flag);
 /* Before the output is published that proves the current input done. */
 void rp_send_set_resume_point(rp_send *send, uint32_t output, uint64_t position);
 /* send_orders.c: what the coordinator allows. Read its orders if they have changed; before anything else of a pass. */

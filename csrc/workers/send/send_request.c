@@ -66,8 +66,11 @@ static rp_status refuse_overload(rp_send *send, const rp_msg_send *request) {
 
 /* No other request waits behind it, even if the manager's ring is full (diverted.h). */
 static rp_status divert(rp_send *send, const uint8_t *data, uint32_t size) {
+    uint64_t connection = ((const rp_msg_send *)data)->origin.connection;
+    int is_pipelined = rp_diverted_has(&send->diverted, connection);
     if (rp_diverted_pass(&send->diverted, data, size, set_resume_point_passed, send) != RP_OK)
         return refuse_overload(send, (const rp_msg_send *)data);
+    if (is_pipelined) rp_send_steer(send, connection, RP_REPLY_PAUSE);
     count(send, RP_COUNT_SLOW, 1);
     return RP_OK;
 }

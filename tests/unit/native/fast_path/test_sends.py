@@ -13,7 +13,8 @@ from rocketpy.message.batch import ENTRIES_MAX, BatchEntry, encode_batch
 from rocketpy.native.core import ffi, lib
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.frame import SerializeType
-from tests.support.fast_path import FastPath
+from tests.support import ring_messages
+from tests.support.fast_path import FastPath, drain
 from tests.support.fast_path_requests import pull, ready, records_of, send_v2
 
 
@@ -245,6 +246,30 @@ def test_sends_of_a_connection_keep_their_order_around_the_manager(rig: FastPath
     rig.frame(send_v2(body=b"third"), connection=3)
     rig.turn()
     assert len(rig.answers()) == 1 and rig.for_manager() == []
+
+
+def test_a_connection_is_not_read_while_its_sends_follow_one_at_the_manager(rig: FastPath) -> None:
+    """Fault: A connection that sent faster than the manager serves stayed on the slow path for as long as it sent."""
+
+    def orders() -> list[tuple[int, int]]:
+        """(connection, flags) of messages to the selector that carry no frame."""
+        replies = [ring_messages.reply(data) for reader in rig.replies for _, data in drain(reader)]
+        return [(connection, flags) for connection, flags, frame in replies if not frame]
+
+    rig.frame(send_v2(topic="new"), connection=3)
+    rig.turn()
+    assert orders() == [], "it may wait for the answer before it sends again"
+    rig.frame(send_v2(), connection=3)
+    rig.frame(send_v2(), connection=4)
+    rig.turn()
+    assert orders() == [(3, lib.RP_REPLY_PAUSE)]
+    first, second = (data for _, data in rig.for_manager())
+    rig.complete(first)
+    rig.turn()
+    assert orders() == []
+    rig.complete(second)
+    rig.turn()
+    assert orders() == [(3, lib.RP_REPLY_RESUME)]
 
 
 def test_a_restarted_send_worker_goes_on_where_the_previous_one_ended(rig: FastPath) -> None:

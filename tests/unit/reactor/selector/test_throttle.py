@@ -12,7 +12,7 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.reactor.selector import network_array
 from rocketpy.remoting.networks import parse_networks
-from tests.support.selector_clients import reset
+from tests.support.selector_clients import greet, reset
 from tests.support.selector_rig import SelectorRig, body_of, ffi, frame, lib
 
 RigMaker = Callable[..., SelectorRig]
@@ -74,6 +74,54 @@ def test_a_connection_over_its_rate_waits_and_goes_on_in_order_while_another_add
     assert rig.counter(lib.RP_COUNT_THROTTLED) >= 1
     refill(limits)
     assert [body_of(rig.next().frame) for _ in range(3)] == [b"0", b"1", b"2"]
+
+
+PAUSE_S = 1.0  # at least; csrc/workers/selector/throttle.c
+
+
+def read_in_pause(rig: SelectorRig) -> list[bytes]:
+    """What a selector reads of a connection that it was told to pause, before the pause may end by itself."""
+    while True:
+        client, connection = greet(rig)
+        paused_s = time.monotonic()
+        rig.reply(connection, b"", lib.RP_REPLY_PAUSE)
+        rig.turn()
+        client.sendall(frame(b"later"))
+        for _ in range(3):
+            rig.turn()
+        found = [body_of(record.frame) for record in rig.records()]
+        if time.monotonic() - paused_s < PAUSE_S:
+            return found
+        client.close()  # this machine was busy: the pause may have ended
+
+
+def test_a_paused_connection_is_read_again_when_it_is_resumed_and_others_are_read_meanwhile(rig: SelectorRig) -> None:
+    assert read_in_pause(rig) == []
+    client, connection = greet(rig)
+    other, _ = greet(rig)
+    for _ in range(3):  # neither order depends on the other
+        rig.reply(connection, b"", lib.RP_REPLY_PAUSE)
+        rig.reply(connection, b"", lib.RP_REPLY_PAUSE)
+        rig.turn()
+        other.sendall(frame(b"other"))
+        client.sendall(frame(b"later"))
+        rig.reply(connection, b"", lib.RP_REPLY_RESUME)
+        rig.reply(connection, b"", lib.RP_REPLY_RESUME)
+        assert sorted(body_of(rig.next().frame) for _ in range(2)) == [b"later", b"other"]
+    assert rig.counter(lib.RP_COUNT_THROTTLED) == 0, "that counts waits for limits"
+
+
+def test_a_pause_that_nobody_ends_ends_by_itself(rig: SelectorRig) -> None:
+    """The send worker that would have ended it has died."""
+    client, connection = greet(rig)
+    leaver, of_leaver = greet(rig)
+    for paused in (connection, of_leaver):
+        rig.reply(paused, b"", lib.RP_REPLY_PAUSE)
+    rig.turn()
+    reset(leaver)
+    client.sendall(frame(b"later"))
+    assert body_of(rig.turn_until(lambda: next((one for one in rig.records() if one.frame), None)).frame) == b"later"
+    rig.turn_until(lambda: rig.open_count == 1)
 
 
 def test_what_a_selector_reads_is_taken_out_of_the_bucket(make_rig: RigMaker) -> None:
