@@ -79,11 +79,9 @@ def _serve(command: str, program: str) -> int:
             keep_large_blocks_apart()
         child.import_meanwhile(IMPORTED_MEANWHILE[is_alone])
     order, status = child.wait()
-    if order is None:
-        return status  # help or an error was printed
-    from rocketpy.processes.boot.serving import exit_status
+    from rocketpy.processes.boot.serving import exit_status, serve
 
-    return exit_status(order.run)
+    return exit_status(lambda: serve(order, status))
 
 
 def keep_large_blocks_apart() -> None:

@@ -122,7 +122,7 @@ class NameServer:
         """The current settings; run-time updates replace them."""
         return self._processor.settings
 
-    async def listen(self, passed: Mapping[str, socket.socket] = MappingProxyType({})) -> Listeners:
+    async def listen(self, passed: Mapping[str, Sequence[socket.socket]] = MappingProxyType({})) -> Listeners:
         """Return the sockets to `run` with.
 
         Args:
@@ -133,10 +133,8 @@ class NameServer:
         """
         opened: dict[str, Sequence[trio.SocketListener]] = {}
         for name, (host, port) in self.settings.listeners.items():
-            if name in passed:
-                opened[name] = [trio.SocketListener(trio.socket.from_stdlib_socket(passed[name]))]
-            else:
-                opened[name] = await _listen(name, host, port, self._server_config.server_socket_backlog)
+            ours = [trio.SocketListener(trio.socket.from_stdlib_socket(one)) for one in passed.get(name, ())]
+            opened[name] = ours or await _listen(name, host, port, self._server_config.server_socket_backlog)
         self.port = listening_port(opened[""][0])
         return opened
 
@@ -221,8 +219,8 @@ class NameServer:
 
 def run_namesrv(
     settings: NamesrvSettings,
-    started: Callable[[NameServer], None] = lambda server: None,
-    passed: Mapping[str, socket.socket] = MappingProxyType({}),
+    started: Callable[[NameServer, Listeners], None] = lambda server, listeners: None,
+    passed: Mapping[str, Sequence[socket.socket]] = MappingProxyType({}),
     beat: Callable[[float], None] = lambda now_s: None,
 ) -> int:
     """Run a name server in this process, until SIGTERM or SIGINT. Must be called in the main thread.
@@ -249,8 +247,8 @@ def run_namesrv(
 
 async def _serve_until_signal(
     server: NameServer,
-    started: Callable[[NameServer], None],
-    passed: Mapping[str, socket.socket],
+    started: Callable[[NameServer, Listeners], None],
+    passed: Mapping[str, Sequence[socket.socket]],
     beat: Callable[[float], None],
 ) -> None:
     listeners = await server.listen(passed)  # outside of a nursery: else the error of a port in use would be a group
@@ -258,7 +256,7 @@ async def _serve_until_signal(
         async with trio.open_nursery() as nursery:
             await nursery.start(server.run, listeners)
             print(READY_LINE, flush=True)
-            started(server)
+            started(server, listeners)
             nursery.start_soon(_beat, beat)
             async for number in signals:
                 logger.info("stopping on %s", signal.Signals(number).name)

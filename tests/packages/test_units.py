@@ -57,14 +57,15 @@ with PullConsumer("units", PullOptions(name_servers="127.0.0.1:9876")) as consum
 """
 DIAL = """
 import socket
+print("dialling", flush=True)
 while True:
     for port in (10911, 10909, 10912, 9876):
         socket.create_connection(("127.0.0.1", port)).close()
 """
 
 CONNECT = """
-import socket
-socket.create_connection(("127.0.0.1", 10911)).close()
+import socket, sys
+socket.create_connection(("127.0.0.1", int(sys.argv[1]))).close()
 """
 
 pytestmark = pytest.mark.skipif(
@@ -181,11 +182,26 @@ def check_sent(systemd: OwnSystemd, log: Path) -> None:
     assert [(key, stored[key]) for key in keys if stored[key] != 1] == []
 
 
-def test_a_restart_with_socket_units_refuses_no_connection_and_loses_no_message(
-    systemd: OwnSystemd, tmp_path: Path
+@contextlib.contextmanager
+def dialled(systemd: OwnSystemd) -> Iterator[subprocess.Popen[str]]:
+    """Somebody connects to all ports all the time; at the end no connection may have been refused."""
+    words = ["nsenter", "-t", str(systemd.pid), "-n", PYTHON, "-c", DIAL]
+    dialling = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert dialling.stdout is not None and dialling.stdout.readline() == "dialling\n"
+    try:
+        yield dialling
+        assert dialling.poll() is None, dialling.communicate()[1]
+    finally:
+        dialling.kill()
+        dialling.communicate()
+
+
+@pytest.mark.parametrize("units", [(), ("rocketpy-namesrv.socket", BROKER_SOCKET)], ids=["default", "socket units"])
+def test_a_restart_refuses_no_connection_and_loses_no_message(
+    systemd: OwnSystemd, tmp_path: Path, units: tuple[str, ...]
 ) -> None:
     """A client sends all the time. Its retries after a connection that ended succeed."""
-    for unit in ("rocketpy-namesrv.socket", "rocketpy-broker.socket", NAMESRV, BROKER):
+    for unit in (*units, NAMESRV, BROKER):
         systemd.start(unit)
     log = tmp_path / "sender.log"
 
@@ -194,27 +210,68 @@ def test_a_restart_with_socket_units_refuses_no_connection_and_loses_no_message(
         wait_until(lambda: sending.poll() is not None or sent_count(log) >= count + 50, "sends", 120)
         assert sending.poll() is None, log.read_text()[-4000:]
 
-    words = ["nsenter", "-t", str(systemd.pid), "-n", PYTHON, "-c", DIAL]
     with systemd.begin("/opt/rocketpy/bin/python", "-c", SEND_ON, log=log) as sending:
         wait_for_sends()
-        dialling = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
-        assert dialling.stderr is not None
         try:
-            for unit in (BROKER, NAMESRV, BROKER):
+            with dialled(systemd):
+                for unit in (BROKER, NAMESRV, BROKER):
+                    wait_for_sends()
+                    restarted = systemd.run("systemctl", "restart", unit)
+                    assert restarted.returncode == 0, restarted.stderr
                 wait_for_sends()
-                restarted = systemd.run("systemctl", "restart", unit)
-                assert restarted.returncode == 0, restarted.stderr
-                assert dialling.poll() is None, dialling.stderr.read()
-            wait_for_sends()
         finally:
-            dialling.kill()
-            dialling.communicate()
             sending.communicate()
     check_sent(systemd, log)
 
 
-def connect(systemd: OwnSystemd) -> bool:
-    return systemd.run(PYTHON, "-c", CONNECT).returncode == 0
+def connect(systemd: OwnSystemd, port: int = 10911) -> bool:
+    return systemd.run(PYTHON, "-c", CONNECT, port).returncode == 0
+
+
+def kept_count(systemd: OwnSystemd, unit: str) -> int:
+    return int(systemd.show(unit, "NFileDescriptorStore"))
+
+
+def test_systemd_keeps_each_socket_once_until_a_stop(systemd: OwnSystemd) -> None:
+    """Over 20 restarts, and a kill -9. The ports are closed while the servers are stopped."""
+    for unit in (NAMESRV, BROKER):
+        systemd.start(unit)
+    with dialled(systemd):
+        for unit in (NAMESRV, BROKER) * 10:
+            systemd.run("systemctl", "reset-failed", unit)  # so many starts in a row are refused
+            restarted = systemd.run("systemctl", "restart", unit)
+            assert restarted.returncode == 0, restarted.stderr
+        first = main_pid(systemd)
+        systemd.run("kill", "-KILL", first)
+        wait_until(lambda: main_pid(systemd) not in (first, 0), "the restart of the broker")
+        wait_until(lambda: systemd.show(BROKER, "ActiveState") == "active", "the broker")
+        assert (kept_count(systemd, NAMESRV), kept_count(systemd, BROKER)) == (1, 3)
+    assert systemd.run("systemctl", "stop", BROKER, NAMESRV).returncode == 0
+    assert (kept_count(systemd, NAMESRV), kept_count(systemd, BROKER)) == (0, 0)
+    assert [port for port in (10909, 10911, 10912, 9876) if connect(systemd, port)] == []
+
+
+def test_a_restart_with_another_address_closes_the_former_one(systemd: OwnSystemd) -> None:
+    """Other ports, of which 10911 was another one before, and then the same ports of all addresses."""
+    systemd.start(BROKER)
+    for lines, open_ports in (("listenPort=10913", (10911, 10913, 10914)), ("bindAddress=::", (10911, 10913, 10914))):
+        systemd.run("sh", "-c", f"echo {lines} >> /etc/rocketpy/broker.conf")
+        assert systemd.run("systemctl", "restart", BROKER).returncode == 0
+        assert [port for port in (10909, 10911, 10912, 10913, 10914) if connect(systemd, port)] == list(open_ports)
+        assert kept_count(systemd, BROKER) == 3
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["echo listenPort=none >> FILE", "echo storePathRootDir=/proc/store >> FILE", "rm FILE"],
+    ids=["a wrong property", "no store", "no file"],
+)
+def test_clients_do_not_wait_for_a_broker_that_cannot_start(systemd: OwnSystemd, change: str) -> None:
+    """They are refused while systemd tries it again and again, on a slow machine for ever."""
+    systemd.start(BROKER)
+    systemd.run("sh", "-c", change.replace("FILE", "/etc/rocketpy/broker.conf"))
+    assert systemd.run("systemctl", "restart", BROKER).returncode != 0
+    assert kept_count(systemd, BROKER) == 0 and not connect(systemd)
 
 
 def test_a_stop_with_socket_units_takes_both_units(systemd: OwnSystemd) -> None:

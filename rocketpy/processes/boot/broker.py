@@ -10,7 +10,6 @@ are imported while the store is being opened: opening is mostly C and the disk, 
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -40,17 +39,16 @@ logger = logging.getLogger(__name__)
 
 def run_broker(
     settings: BrokerSettings,
+    manager: ServiceManager,
     *,
     beside: Callable[[], Sequence[WorkerSpec]] = lambda: (),
     ready_lines: Callable[[BrokerSettings], Sequence[str]] | None = None,
-    manager: ServiceManager | None = None,
 ) -> int:
     """Run a broker until SIGTERM or SIGINT; in the main thread of a process without other threads.
 
     Args:
         beside: workers that live and end with the broker (a name server of its own).
         ready_lines: lines to print when it serves, from the final settings; the reference's line by default.
-        manager: None: that of this process's environment.
     Returns: the exit status: 0 after a clean stop.
     Raises:
         ConfigError, TransportError, StoreError, NativeMissing: one line each; nothing was started.
@@ -62,25 +60,24 @@ def run_broker(
     say = ready_lines or (lambda settings: [ready_line(settings)])
     certificates = _certificates(settings)
     run = partial(run_tree, certificates=certificates, access=_access(settings))
-    service = manager or ServiceManager.of(os.environ)
-    with open_sockets(settings, service) as sockets:
+    with open_sockets(settings, manager) as sockets:
         if sockets.metrics is not None:
             settings = _with(settings, metrics_port=sockets.metrics.getsockname()[1])
         settings = _with_connections_max(settings)
 
         def on_ready() -> None:
             print("\n".join(say(settings)), flush=True)
-            service.tell_ready()
+            manager.tell_ready()
 
         if settings.store.is_automatic:
             from .member import run_member
 
             calls = None if certificates is None else certificates.calls
-            return run_member(settings, sockets, run, on_ready, service.beat, calls)
-        status = run(settings, sockets, beside, on_ready, beat=service.beat)
-    if status == EXIT_REOPEN:
-        service.tell_restart()
-        start_again()
+            return run_member(settings, sockets, run, on_ready, manager.beat, calls)
+        status = run(settings, sockets, beside, on_ready, beat=manager.beat)
+        if status == EXIT_REOPEN:
+            manager.tell_restart()
+            start_again()
     return status
 
 

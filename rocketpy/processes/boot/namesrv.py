@@ -11,7 +11,7 @@ import attrs
 import trio
 
 from rocketpy.config import NamesrvSettings
-from rocketpy.namesrv import NameServer, run_namesrv
+from rocketpy.namesrv import Listeners, NameServer, run_namesrv
 from rocketpy.reactor.ring import WorkerBlock
 from rocketpy.reactor.worker_spec import StopPhase, WorkerContext, WorkerSpec
 from rocketpy.transport.duties import shared_time
@@ -25,7 +25,7 @@ NAMESRV = "namesrv"
 BEAT_S = 1.0
 
 
-def run_name_server(settings: NamesrvSettings) -> int:
+def run_name_server(settings: NamesrvSettings, manager: ServiceManager) -> int:
     """Run a name server in this process until SIGTERM or SIGINT; its exit status.
 
     Raises:
@@ -33,15 +33,17 @@ def run_name_server(settings: NamesrvSettings) -> int:
     """
     set_up_logging(settings.rocketpy.log_level, settings.rocketpy.log_format)
     raise_descriptor_limit()
-    manager = ServiceManager.of(os.environ)
-    taken = {
-        name: manager.take_listener(host, port, "listeners" if name else "listenPort")
+    backlog = settings.server.server_socket_backlog
+    passed = {
+        name: manager.take(host, port, key="listeners" if name else "listenPort", backlog=backlog)
         for name, (host, port) in settings.listeners.items()
     }
-    passed = {name: listener for name, listener in taken.items() if listener is not None}
     manager.close_rest()
 
-    def started(server: NameServer) -> None:
+    def started(server: NameServer, listeners: Listeners) -> None:
+        for name, (host, port) in settings.listeners.items():
+            if not passed[name]:
+                manager.keep(host, port, [one.socket.fileno() for one in listeners[name]])
         _serve_metrics(settings, server)
         manager.tell_ready()
 
@@ -105,7 +107,7 @@ class NamesrvMain:
         server = self.server
         server.refresh()
         async with trio.open_nursery() as nursery:
-            await nursery.start(server.run, await server.listen(self.listeners))
+            await nursery.start(server.run, await server.listen({name: [one] for name, one in self.listeners.items()}))
             context.report_ready()
             while not context.block.stop:
                 context.block.beat(time.monotonic_ns())

@@ -1,18 +1,23 @@
 """What systemd, or another service manager with its protocols, has for a server.
 
     NOTIFY_SOCKET          -> READY=1 when every port serves: `systemctl start` returns only then
+                           -> FDSTORE=1: it keeps the listening sockets while the server restarts (docs/adr/0044)
     WATCHDOG_USEC          -> WATCHDOG=1 at least twice in this time; else the manager kills and restarts the server
-    LISTEN_PID, LISTEN_FDS    descriptors 3 and up: sockets that listen already, and go on while the server restarts
+    LISTEN_PID, LISTEN_FDS    descriptors 3 and up: sockets that listen already
+    LISTEN_FDNAMES            which of them it has kept; the others are those of socket units
 
 Without these variables nothing happens. Source: sd_notify(3), sd_listen_fds(3).
 """
 
 from __future__ import annotations
 
+import array
+import fcntl
 import logging
+import mmap
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import attrs
 
@@ -23,40 +28,80 @@ logger = logging.getLogger(__name__)
 
 FIRST_DESCRIPTOR = 3  # SD_LISTEN_FDS_START
 BEATS = 3  # in the time of the watchdog, so that one may be late
+STORED = "stored"  # begins the name of a kept socket, and is systemd's name where it does not take the one we give
+
+
+@attrs.frozen(eq=False)
+class Passed:
+    """A listening socket of the manager that no port has taken yet."""
+
+    socket: socket.socket
+    name: str = ""
+
+    @property
+    def is_stored(self) -> bool:
+        """True: kept since the server before opened it; False: that of a socket unit."""
+        return self.name.startswith(STORED)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host, port = self.socket.getsockname()[:2]
+        return host, port
 
 
 @attrs.define(eq=False)
 class ServiceManager:
     """The manager that started this process, if any.
 
-    Owns: duplicates of the sockets that it has passed, until `take_listener` or `close_rest`. The descriptors
-    themselves stay open and are inherited by what replaces this process (`start_again`).
+    Owns: the sockets that it has passed, until `take` or `close_rest`.
     """
 
     notify_socket: str = ""
     watchdog_s: float = 0.0  # 0: not watched
-    _listeners: list[socket.socket] = attrs.field(factory=list, alias="listeners")
+    _passed: list[Passed] = attrs.field(factory=list, alias="passed")
+    _serving: list[tuple[str, int]] = attrs.field(init=False, factory=list)  # names and descriptors
+    # One byte, shared: with automatic failover a child of the main process becomes ready.
+    _is_ready: mmap.mmap = attrs.field(init=False, factory=lambda: mmap.mmap(-1, 1))
     _beaten_s: float = attrs.field(init=False, default=float("-inf"))
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> ServiceManager:
-        """The manager that these variables name.
+        """The manager that these variables name. To be called once: it takes over the descriptors.
 
         Raises:
-            ConfigError: a passed descriptor is no listening TCP socket.
+            ConfigError: a descriptor of a socket unit is no listening TCP socket.
         """
         is_own = environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
         watchdog_us = long_or(environ.get("WATCHDOG_USEC"), 0) if is_own else 0
-        return cls(environ.get("NOTIFY_SOCKET", ""), watchdog_us / 1e6, _passed_listeners(environ))
+        return cls(environ.get("NOTIFY_SOCKET", ""), watchdog_us / 1e6, _passed_sockets(environ))
 
     def tell_ready(self) -> None:
         """Every port serves. From now on it has to hear `beat`."""
+        self._is_ready[0] = 1
         self._tell(f"READY=1\nWATCHDOG_USEC={int(self.watchdog_s * 1e6)}" if self.watchdog_s else "READY=1")
 
+    def tell_failure(self) -> None:
+        """This process ends by a fault. If it never was ready, its sockets are not kept any more.
+
+        Clients that wait are reset then, and further ones refused, however often the manager tries again.
+        """
+        if not self._is_ready[0]:
+            for name in {name for name, _ in self._serving} | {one.name for one in self._passed}:
+                self._remove(name)
+
     def tell_restart(self) -> None:
-        """This process replaces itself: until it is ready again, no beats come, however long the recovery takes."""
+        """This process replaces itself. The next one finds the sockets that serve as if the manager had passed them.
+
+        Until it is ready again, no beats come, however long the recovery takes.
+        """
         if self.watchdog_s:
             self._tell("WATCHDOG_USEC=0")
+        first_free = FIRST_DESCRIPTOR + len(self._serving)
+        copies = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, first_free) for _, descriptor in self._serving]
+        for place, copy in enumerate(copies, FIRST_DESCRIPTOR):
+            os.dup2(copy, place)
+        os.environ["LISTEN_PID"], os.environ["LISTEN_FDS"] = str(os.getpid()), str(len(copies))
+        os.environ["LISTEN_FDNAMES"] = ":".join(name for name, _ in self._serving)
 
     def beat(self, now_s: float) -> None:
         """At each turn of the loop that watches all others; tells the manager as often as it has to hear that."""
@@ -64,65 +109,112 @@ class ServiceManager:
             self._beaten_s = now_s
             self._tell("WATCHDOG=1")
 
-    def take_listener(self, host: str, port: int, key: str) -> socket.socket | None:
-        """The passed socket of this port, not blocking; None: none was passed for it. The caller owns it.
+    def take(self, host: str, port: int, *, key: str, backlog: int) -> list[socket.socket]:
+        """Return the sockets that the manager has for this address, not blocking; the caller owns them.
+
+        If there are none, kept sockets of a former address of the port are closed; the caller opens some, and calls
+        `keep`.
+
+        Args:
+            key: the property that names the address.
+            backlog: connections that may wait in a kept socket; in that of a socket unit `Backlog=` applies.
 
         Raises:
-            ConfigError: it listens on another address than the configuration names.
+            ConfigError: a socket unit listens on another address than the configuration names.
         """
-        for listener in self._listeners:
-            address = listener.getsockname()
-            if address[1] != port:
-                continue
-            if address[0] != (host or "0.0.0.0"):
-                raise ConfigError(
-                    f"the service manager listens on {address[0]} port {port}, and bindAddress is {host}: "
-                    "make ListenStream= of the socket unit and bindAddress the same",
-                    key=key,
-                )
-            self._listeners.remove(listener)
-            listener.setblocking(False)
-            return listener
-        return None
+        of_port = [one for one in self._passed if one.address[1] == port]
+        units = [one for one in of_port if not one.is_stored]
+        taken = [one for one in units if one.address[0] == (host or "0.0.0.0")][:1]
+        taken = taken or [one for one in of_port if one.name == _stored_name(host, port)]
+        if units and not taken:
+            raise ConfigError(
+                f"the service manager listens on {units[0].address[0]} port {port}, and bindAddress is {host}: "
+                "make ListenStream= of the socket unit and bindAddress the same",
+                key=key,
+            )
+        for one in of_port if not taken else ():
+            self._drop(one)
+        for one in taken:
+            self._passed.remove(one)
+            self._serving.append((one.name, one.socket.fileno()))
+            one.socket.setblocking(False)
+            if one.is_stored:
+                one.socket.listen(backlog)
+        return [one.socket for one in taken]
+
+    def keep(self, host: str, port: int, descriptors: Sequence[int]) -> None:
+        """Let the manager keep the sockets of this address, opened now: connections wait there during a restart."""
+        name = _stored_name(host, port)
+        self._serving += [(name, descriptor) for descriptor in descriptors]
+        self._tell(f"FDSTORE=1\nFDNAME={name}", descriptors)
 
     def close_rest(self) -> None:
         """Every port is open. Sockets that no port has taken are closed and named."""
-        for listener in self._listeners:
-            address = listener.getsockname()
+        for one in list(self._passed):
+            if one.is_stored:
+                self._drop(one)
+                continue
             logger.warning(
                 "the service manager listens on %s port %d, which the configuration does not name: "
                 "remove its ListenStream=",
-                address[0],
-                address[1],
+                *one.address,
             )
-            listener.close()
-        self._listeners.clear()
+            one.socket.close()
+        self._passed.clear()
 
-    def _tell(self, text: str) -> None:
+    def _drop(self, one: Passed) -> None:
+        """Close a kept socket. Its port is free at once, though the manager still has it; who waits is reset."""
+        logger.info("no longer listening on %s port %d", *one.address)
+        self._passed.remove(one)
+        one.socket.shutdown(socket.SHUT_RDWR)
+        one.socket.close()
+        self._remove(one.name)
+
+    def _remove(self, name: str) -> None:
+        """Let the manager close the sockets that it keeps by this name; those of socket units are not ours to close."""
+        if name.startswith(STORED):
+            self._tell(f"FDSTOREREMOVE=1\nFDNAME={name}")
+
+    def _tell(self, text: str, descriptors: Sequence[int] = ()) -> None:
         if not self.notify_socket:
             return
         path = self.notify_socket
         address = "\0" + path[1:] if path.startswith("@") else path
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
                 sender.setblocking(False)
-                sender.sendto(text.encode(), address)
+                sender.sendmsg([text.encode()], rights, 0, address)
         except OSError as exc:
             logger.warning("the service manager at %s does not hear %s: %s", path, text.split("=")[0], exc.strerror)
 
 
-def _passed_listeners(environ: Mapping[str, str]) -> list[socket.socket]:
+def _stored_name(host: str, port: int) -> str:
+    """The FDNAME of an address: as the configuration writes it, so that nothing is looked up; a name has no colons."""
+    return f"{STORED}-{port}-{host}".replace(":", "_")
+
+
+def _is_listening(one: socket.socket) -> bool:
+    is_tcp = one.type == socket.SOCK_STREAM and one.family in (socket.AF_INET, socket.AF_INET6)
+    return is_tcp and one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) == 1
+
+
+def _passed_sockets(environ: Mapping[str, str]) -> list[Passed]:
     if environ.get("LISTEN_PID") != str(os.getpid()):
         return []
-    listeners = []
+    names = dict(enumerate(environ.get("LISTEN_FDNAMES", "").split(":"), FIRST_DESCRIPTOR))
+    passed = []
     for fd in range(FIRST_DESCRIPTOR, FIRST_DESCRIPTOR + int_or(environ.get("LISTEN_FDS"), 0)):
         try:
-            one = socket.socket(fileno=os.dup(fd))
-            is_usable = one.type == socket.SOCK_STREAM and one.family in (socket.AF_INET, socket.AF_INET6)
-            is_usable = is_usable and one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) == 1
+            os.set_inheritable(fd, False)
+            one = Passed(socket.socket(fileno=fd), names.get(fd, ""))
+            is_usable = _is_listening(one.socket)
         except OSError as exc:
             raise ConfigError(f"descriptor {fd} of the service manager cannot be used: {exc.strerror}") from exc
-        if not is_usable:
+        if is_usable:
+            passed.append(one)
+        elif one.is_stored:  # closed by `_drop`, and the manager did not hear of it
+            one.socket.close()
+        else:
             raise ConfigError(f"descriptor {fd} of the service manager is no listening TCP socket: see ListenStream=")
-        listeners.append(one)
-    return listeners
+    return passed

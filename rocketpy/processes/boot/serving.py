@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from rocketpy.errors import ConfigError, RocketError
+
+if TYPE_CHECKING:
+    from .service_manager import ServiceManager
 
 
 def exit_status(command: Callable[[], int]) -> int:
@@ -30,23 +33,43 @@ class Order:
     kind: str
     arguments: Mapping[str, Any]
 
-    def run(self) -> int:
+    def run(self, manager: ServiceManager) -> int:
         """Serve until told to stop. Raises: RocketError (one line; nothing was started)."""
-        return RUN[self.kind](**self.arguments)
+        return RUN[self.kind](manager, **self.arguments)
 
 
 Deliver = Callable[[Order], None]  # hands an order on to the process that runs the server
 
 
+def serve(order: Order | None, status: int) -> int:
+    """Run a server; its exit status. Without an order the arguments were wrong, or asked for help: `status` says it."""
+    from .service_manager import ServiceManager  # of servers alone
+
+    manager = ServiceManager.of(os.environ)
+    ended = 1
+    try:
+        ended = status if order is None else order.run(manager)
+    finally:
+        if ended != 0:
+            manager.tell_failure()
+    return ended
+
+
 def serve_standalone(
-    config: str | None, overrides: Mapping[str, str], defaults: Mapping[str, str], namesrv_port: int
+    manager: ServiceManager,
+    config: str | None,
+    overrides: Mapping[str, str],
+    defaults: Mapping[str, str],
+    namesrv_port: int,
 ) -> int:
     from . import standalone
 
-    return standalone.run_standalone(config, overrides, defaults, namesrv_port, os.environ)
+    return standalone.run_standalone(manager, config, overrides, defaults, namesrv_port, os.environ)
 
 
-def serve_broker(config: str | None, overrides: Mapping[str, str], to_print: str | None) -> int:
+def serve_broker(
+    manager: ServiceManager, config: str | None, overrides: Mapping[str, str], to_print: str | None
+) -> int:
     """Run a broker, or print its properties: `all`, or the `important` ones."""
     from rocketpy.config import load_broker_config
 
@@ -62,10 +85,12 @@ def serve_broker(config: str | None, overrides: Mapping[str, str], to_print: str
         )
     from . import broker
 
-    return broker.run_broker(loaded)
+    return broker.run_broker(loaded, manager)
 
 
-def serve_namesrv(config: str | None, overrides: Mapping[str, str], to_print: str | None) -> int:
+def serve_namesrv(
+    manager: ServiceManager, config: str | None, overrides: Mapping[str, str], to_print: str | None
+) -> int:
     """Run a name server, or print its properties."""
     from rocketpy.config import load_namesrv_config
 
@@ -75,7 +100,7 @@ def serve_namesrv(config: str | None, overrides: Mapping[str, str], to_print: st
         return 0
     from . import namesrv
 
-    return namesrv.run_name_server(loaded)
+    return namesrv.run_name_server(loaded, manager)
 
 
 RUN: Mapping[str, Callable[..., int]] = {

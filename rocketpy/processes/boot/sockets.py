@@ -54,10 +54,10 @@ def open_sockets(settings: BrokerSettings, manager: ServiceManager) -> Iterator[
     with contextlib.ExitStack() as stack:
         listeners = [stack.enter_context(listener) for listener in _listeners(settings, manager)]
         replication = None if settings.is_slave else stack.enter_context(_replication_listener(settings, manager))
+        manager.close_rest()  # its port may be that of metrics now
         metrics = _metrics_listener(settings)
         if metrics is not None:
             stack.enter_context(metrics)
-        manager.close_rest()
         yield Sockets(listeners, replication, metrics)
 
 
@@ -65,7 +65,11 @@ def listen(
     manager: ServiceManager, host: str, port: int, *, key: str = "listenPort", backlog: int = BACKLOG
 ) -> socket.socket:
     """The socket that the service manager has for this port, or one that is opened now. Raises: as open_listener."""
-    return manager.take_listener(host, port, key) or open_listener(host, port, key=key, backlog=backlog)
+    if taken := manager.take(host, port, key=key, backlog=backlog):
+        return taken[0]
+    listener = open_listener(host, port, key=key, backlog=backlog)
+    manager.keep(host, port, [listener.fileno()])
+    return listener
 
 
 def _listeners(settings: BrokerSettings, manager: ServiceManager) -> list[socket.socket]:

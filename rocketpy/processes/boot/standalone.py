@@ -35,6 +35,7 @@ OPEN_NAME_SERVER = Note(
 
 
 def run_standalone(
+    manager: ServiceManager,
     config: str | None,
     overrides: Mapping[str, str],
     defaults: Mapping[str, str],
@@ -54,7 +55,6 @@ def run_standalone(
     if settings.broker.acl_enable and not namesrv.namesrv.acl_enable:
         settings = attrs.evolve(settings, notes=(*settings.notes, OPEN_NAME_SERVER))
     namesrv_addr = settings.broker.namesrv_addr or ""
-    manager = ServiceManager.of(environ)
     with contextlib.ExitStack() as stack:
         listeners = {
             name: stack.enter_context(listen(manager, host, port, key="listeners" if name else "--namesrv-port"))
@@ -68,9 +68,9 @@ def run_standalone(
 
         return run_broker(
             settings,
+            manager,
             beside=name_server,
             ready_lines=lambda running: welcome(running, namesrv_addr),
-            manager=manager,
         )
 
 

@@ -73,7 +73,10 @@ class StoreOpening:
 
 
 def start_again() -> None:
-    """Replace this process by what it was started as. All that it had open is closed; its pid stays. Never returns."""
+    """Replace this process by what it was started as, with the same pid. Never returns.
+
+    All that it had open is closed, but the sockets that `ServiceManager.tell_restart` has passed on.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])

@@ -16,7 +16,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from rocketpy.codes import RequestCode
 from rocketpy.config import Machine, NamesrvSettings, load_namesrv_config
 from rocketpy.errors import ConfigError
-from rocketpy.namesrv import NameServer, run_namesrv
+from rocketpy.namesrv import Listeners, NameServer, run_namesrv
 from rocketpy.namesrv.namesrv import DESCRIPTORS_KEPT
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.transport.channel import StreamChannel
@@ -187,7 +187,7 @@ def test_an_idle_connection_is_closed(tmp_path: Path) -> None:
 def test_run_until_a_signal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     seen: list[str] = []
 
-    def started(server: NameServer) -> None:
+    def started(server: NameServer, listeners: Listeners) -> None:
         seen.append(capsys.readouterr().out)
         os.kill(os.getpid(), signal.SIGTERM)
 
@@ -199,7 +199,7 @@ def test_a_second_signal_while_it_stops_changes_nothing(tmp_path: Path) -> None:
     """`timeout`, `make` and service managers pass on what the whole group gets as well.
     Fault: A stop signal sent twice in a moment, as by `timeout`, made the stop a hard one."""
 
-    def started(server: NameServer) -> None:
+    def started(server: NameServer, listeners: Listeners) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGINT)
 

@@ -7,6 +7,7 @@ import pytest
 
 from rocketpy.config import NamesrvSettings
 from rocketpy.processes.boot import namesrv, sockets
+from rocketpy.processes.boot.service_manager import ServiceManager
 
 GIB = 1 << 30
 
@@ -44,7 +45,7 @@ def test_a_name_server_of_its_own_raises_it(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(namesrv, "set_up_logging", lambda *_: None)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 1000), hard))
-        namesrv.run_name_server(NamesrvSettings())
+        namesrv.run_name_server(NamesrvSettings(), ServiceManager())
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert found == [(hard, hard)]

@@ -1,4 +1,4 @@
-"""What a service manager is told, and which of its sockets are taken."""
+"""What a service manager is told, which of its sockets are taken, and which it keeps."""
 
 from __future__ import annotations
 
@@ -9,15 +9,21 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
+import attrs
 import pytest
 
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
+from rocketpy.codes import RequestCode
+from rocketpy.config import BrokerRole, BrokerSettings
 from rocketpy.errors import ConfigError
-from rocketpy.processes.boot.service_manager import FIRST_DESCRIPTOR, ServiceManager
+from rocketpy.processes.boot.service_manager import FIRST_DESCRIPTOR, Passed, ServiceManager
+from rocketpy.processes.boot.sockets import open_sockets
+from rocketpy.reactor.acceptor import open_listener
+from rocketpy.remoting.command import RemotingCommand
 from tests.support.broker import free_ports
 from tests.support.waiting import DEADLINE_S, is_readable
 
@@ -30,20 +36,40 @@ def heard(path: Path) -> Iterator[socket.socket]:
         yield own
 
 
-def listener(host: str = "127.0.0.1") -> socket.socket:
-    own = socket.socket()
-    own.bind((host, 0))
-    own.listen()
-    return own
+def hear(own: socket.socket) -> tuple[str, list[socket.socket]]:
+    """The next message, and the sockets that came with it."""
+    assert is_readable(own.fileno(), DEADLINE_S), "no message came"
+    text, descriptors, _, _ = socket.recv_fds(own, 200, 8)
+    return text.decode(), [socket.socket(fileno=one) for one in descriptors]
+
+
+def port_of(own: socket.socket) -> int:
+    return int(own.getsockname()[1])
+
+
+def kept(own: socket.socket, host: str = "127.0.0.1") -> Passed:
+    """A socket as the manager passes it that has kept it."""
+    return Passed(own.dup(), f"stored-{port_of(own)}-{host}")
+
+
+def take(manager: ServiceManager, host: str, port: int) -> list[socket.socket]:
+    return manager.take(host, port, key="listenPort", backlog=16)
+
+
+def is_cut(connection: socket.socket) -> bool:
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
 
 
 def test_without_a_manager_nothing_happens() -> None:
     manager = ServiceManager.of({})
     manager.tell_ready()
     manager.beat(0.0)
-    manager.tell_restart()
+    manager.keep("127.0.0.1", 10911, [0])
     manager.close_rest()
-    assert manager.take_listener("127.0.0.1", 10911, "listenPort") is None
+    assert take(manager, "127.0.0.1", 10911) == []
 
 
 @pytest.mark.parametrize("is_abstract", [False, True], ids=["path", "abstract"])
@@ -76,27 +102,134 @@ def test_a_manager_that_is_gone_harms_nobody(tmp_path: Path, caplog: pytest.LogC
 
 
 def test_sockets_are_taken_by_port_and_the_rest_is_named(caplog: pytest.LogCaptureFixture) -> None:
-    with closing(listener()) as first, closing(listener()) as second:
-        manager = ServiceManager(listeners=[first.dup(), second.dup()])
-        taken = manager.take_listener("127.0.0.1", first.getsockname()[1], "listenPort")
-        assert taken is not None and taken.getsockname() == first.getsockname() and not taken.getblocking()
-        assert manager.take_listener("127.0.0.1", first.getsockname()[1], "listenPort") is None
-        taken.close()
+    with closing(open_listener("127.0.0.1", 0)) as first, closing(open_listener("127.0.0.1", 0)) as second:
+        manager = ServiceManager(passed=[Passed(first.dup()), Passed(second.dup())])
+        (taken,) = take(manager, "127.0.0.1", port_of(first))
+        with taken:
+            assert taken.getsockname() == first.getsockname() and not taken.getblocking()
+        assert take(manager, "127.0.0.1", port_of(first)) == []
         manager.close_rest()
-        assert f"port {second.getsockname()[1]}, which the configuration does not name" in caplog.text
+        assert f"port {port_of(second)}, which the configuration does not name" in caplog.text
 
 
 def test_another_address_than_that_of_the_configuration_is_refused() -> None:
-    with closing(listener()) as own:
-        manager = ServiceManager(listeners=[own.dup()])
+    with closing(open_listener("127.0.0.1", 0)) as own:
+        manager = ServiceManager(passed=[Passed(own.dup())])
         with pytest.raises(ConfigError, match=r"listens on 127\.0\.0\.1 port .*, and bindAddress is 0\.0\.0\.0"):
-            manager.take_listener("0.0.0.0", own.getsockname()[1], "listenPort")
+            take(manager, "0.0.0.0", port_of(own))
         manager.close_rest()
 
 
-def passing(descriptor: int) -> str:
+def test_a_socket_unit_may_have_two_addresses_of_one_port() -> None:
+    """Fault: A name server with a second listener on its port did not start under a socket unit with both addresses."""
+    with closing(open_listener("127.0.0.1", 0)) as first, closing(open_listener("127.0.0.2", port_of(first))) as second:
+        manager = ServiceManager(passed=[Passed(second.dup()), Passed(first.dup())])
+        for own in (first, second):
+            (taken,) = take(manager, *own.getsockname())
+            with taken:
+                assert taken.getsockname() == own.getsockname()
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [("127.0.0.1", "127.0.0.1"), ("::1", "__1"), ("localhost", "localhost"), ("", "")],
+    ids=["IPv4", "IPv6", "name", "all"],
+)
+def test_a_socket_is_kept_and_taken_back(tmp_path: Path, host: str, name: str) -> None:
+    with heard(tmp_path / "notify") as own, closing(open_listener(host, 0)) as opened, ExitStack() as stack:
+        port = port_of(opened)
+        ServiceManager(str(tmp_path / "notify")).keep(host, port, [opened.fileno()])
+        text, (same,) = hear(own)
+        assert text == f"FDSTORE=1\nFDNAME=stored-{port}-{name}"
+        waiting = stack.enter_context(socket.create_connection(opened.getsockname()[:2]))
+
+        manager = ServiceManager(str(tmp_path / "notify"), passed=[Passed(same, text.split("=")[-1])])
+        (taken,) = map(stack.enter_context, take(manager, host, port))
+        manager.close_rest()
+        stack.enter_context(taken.accept()[0]).sendall(b"x")
+        assert waiting.recv(1) == b"x" and not taken.getblocking()
+        assert not is_readable(own.fileno(), 0), "the manager has it already"
+
+
+def test_all_kept_sockets_of_an_address_are_taken() -> None:
+    """A name server on `::` may have one for IPv6 and one for IPv4."""
+    with closing(open_listener("127.0.0.1", 0)) as first, closing(open_listener("127.0.0.2", port_of(first))) as second:
+        manager = ServiceManager(passed=[kept(first, "__"), kept(second, "__")])
+        taken = take(manager, "::", port_of(first))
+        assert [one.getsockname() for one in taken] == [first.getsockname(), second.getsockname()]
+        for one in taken:
+            one.close()
+
+
+def test_a_kept_socket_gets_the_backlog_of_the_configuration() -> None:
+    with closing(open_listener("127.0.0.1", 0, backlog=1)) as opened, ExitStack() as stack:
+        for taken in take(ServiceManager(passed=[kept(opened)]), "127.0.0.1", port_of(opened)):
+            stack.enter_context(taken)
+        for _ in range(16):  # with a backlog of 1 the third one is not answered
+            stack.enter_context(socket.create_connection(opened.getsockname(), DEADLINE_S))
+
+
+def test_a_kept_socket_gives_way_to_another_address_of_its_port(tmp_path: Path) -> None:
+    """The port is free at once, though the manager has its descriptor still. Clients that wait are reset."""
+    with heard(tmp_path / "notify") as own, closing(open_listener("127.0.0.1", 0)) as opened:
+        port = port_of(opened)
+        manager = ServiceManager(str(tmp_path / "notify"), passed=[kept(opened)])
+        with closing(socket.create_connection(opened.getsockname(), DEADLINE_S)) as waiting:
+            assert take(manager, "0.0.0.0", port) == [] and is_cut(waiting)
+        assert hear(own) == (f"FDSTOREREMOVE=1\nFDNAME=stored-{port}-127.0.0.1", [])
+        with closing(open_listener("0.0.0.0", port)):
+            manager.close_rest()
+        assert not is_readable(own.fileno(), 0)
+
+
+def test_kept_sockets_of_other_ports_are_closed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    with heard(tmp_path / "notify") as own, closing(open_listener("127.0.0.1", 0)) as opened:
+        ServiceManager(str(tmp_path / "notify"), passed=[kept(opened)]).close_rest()
+        assert hear(own) == (f"FDSTOREREMOVE=1\nFDNAME=stored-{port_of(opened)}-127.0.0.1", [])
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(opened.getsockname(), DEADLINE_S)
+    assert "no longer listening on 127.0.0.1 port" in caplog.text and "ListenStream" not in caplog.text
+
+
+def test_the_socket_of_a_unit_is_stronger_than_a_kept_one(tmp_path: Path) -> None:
+    with (
+        heard(tmp_path / "notify") as own,
+        socket.create_server(("127.0.0.1", 0), reuse_port=True) as before,
+        socket.create_server(before.getsockname(), reuse_port=True) as of_unit,
+    ):
+        of_unit.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # by which it is known
+        passed = [kept(before), Passed(of_unit.dup(), "rocketpy-broker.socket")]
+        manager = ServiceManager(str(tmp_path / "notify"), passed=passed)
+        (taken,) = take(manager, *before.getsockname())
+        with taken:
+            manager.close_rest()
+            assert hear(own)[0].startswith("FDSTOREREMOVE=1\n")
+            assert taken.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+
+
+@pytest.mark.parametrize("role", [BrokerRole.ASYNC_MASTER, BrokerRole.SLAVE])
+def test_a_broker_has_all_ports_of_clients_and_slaves_kept(tmp_path: Path, role: BrokerRole) -> None:
+    port, _ = free_ports()
+    plain = BrokerSettings()
+    settings = attrs.evolve(
+        plain,
+        server=attrs.evolve(plain.server, listen_port=port),
+        store=attrs.evolve(plain.store, broker_role=role, ha_listen_port=port + 1),
+        rocketpy=attrs.evolve(plain.rocketpy, metrics_port=0),
+    )
+    ports = [port, port - 2, *([] if role is BrokerRole.SLAVE else [port + 1])]
+    with heard(tmp_path / "notify") as own, open_sockets(settings, ServiceManager(str(tmp_path / "notify"))):
+        for expected in ports:
+            text, (same,) = hear(own)
+            with same:
+                assert text == f"FDSTORE=1\nFDNAME=stored-{expected}-127.0.0.1" and port_of(same) == expected
+        assert not is_readable(own.fileno(), 0)
+
+
+def passing(descriptor: int, name: str = "") -> str:
     """The code by which a service manager passes one descriptor."""
-    variables = "{'LISTEN_PID': str(os.getpid()), 'LISTEN_FDS': '1'}"
+    variables = f"{{'LISTEN_PID': str(os.getpid()), 'LISTEN_FDS': '1', 'LISTEN_FDNAMES': {name!r}}}"
     return f"os.dup2({descriptor}, {FIRST_DESCRIPTOR}); os.environ |= {variables}"
 
 
@@ -111,17 +244,29 @@ def run_with(descriptor: int, *words: str) -> subprocess.CompletedProcess[str]:
 TAKE = "from rocketpy.processes.boot.service_manager import ServiceManager; m = ServiceManager.of(os.environ)"
 
 
-def test_descriptors_of_the_manager_stay_open_for_what_replaces_the_process() -> None:
-    with closing(listener()) as own:
-        port = own.getsockname()[1]
-        done = run_with(
-            own.fileno(),
-            TAKE,
-            f"m.take_listener('127.0.0.1', {port}, '').close()",
-            "again = ServiceManager.of(os.environ)",
-            f"print(os.get_inheritable({FIRST_DESCRIPTOR}), again.take_listener('127.0.0.1', {port}, ''))",
-        )
-        assert done.stdout.startswith("True <socket.socket"), done.stderr
+AGAIN = """
+import os, socket, sys
+from rocketpy.processes.boot.service_manager import ServiceManager
+from rocketpy.processes.boot.store_opening import start_again
+manager, ports = ServiceManager.of(os.environ), [int(word) for word in sys.argv[1:]]
+taken = [manager.take("127.0.0.1", port, key="", backlog=5) for port in ports]
+if not taken[1]:
+    opened = socket.create_server(("127.0.0.1", ports[1]))
+    manager.keep("127.0.0.1", ports[1], [opened.fileno()])
+    manager.tell_restart()
+    start_again()
+print(*(one.getsockname()[1] for one in sum(taken, [])))
+"""
+
+
+def test_a_process_that_replaces_itself_keeps_its_sockets(tmp_path: Path) -> None:
+    """Those of the manager, and those that it has opened: the manager has them, so it could not open them again."""
+    program, (port, _) = tmp_path / "program.py", free_ports()
+    program.write_text(AGAIN)
+    with closing(open_listener("127.0.0.1", 0)) as own:
+        words = [sys.executable, str(program), str(port_of(own)), str(port)]
+        done = run_with(own.fileno(), f"os.execv({sys.executable!r}, {words!r})")
+        assert done.stdout.split() == [str(port_of(own)), str(port)], done.stderr
 
 
 def test_a_descriptor_that_does_not_listen_is_refused(tmp_path: Path) -> None:
@@ -132,30 +277,92 @@ def test_a_descriptor_that_does_not_listen_is_refused(tmp_path: Path) -> None:
         assert "is no listening TCP socket" in run_with(idle.fileno(), TAKE).stderr
 
 
+def test_a_kept_socket_that_was_closed_is_left_out() -> None:
+    with socket.socket() as idle:
+        passing_it = passing(idle.fileno(), "stored-9876-127.0.0.1")
+        words = [sys.executable, "-c", f"import os; {passing_it}\n{TAKE}\nm.close_rest(); print('done')"]
+        done = subprocess.run(words, pass_fds=[idle.fileno()], capture_output=True, text=True, check=False)
+        assert done.stdout == "done\n", done.stderr
+
+
+@contextmanager
+def name_server(home: Path, port: int, passed: Passed | None = None, *more: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Start it under a manager that hears it at `home`/notify."""
+    settings = (f"listenPort={port}", *more)
+    command = [sys.executable, "-m", "rocketpy", "namesrv", *(word for one in settings for word in ("--set", one))]
+    descriptors = [] if passed is None else [passed.socket.fileno()]
+    code = "".join(f"{passing(one, passed.name if passed else '')}\n" for one in descriptors)
+    words = [sys.executable, "-c", f"import os\n{code}os.execv({sys.executable!r}, {command!r})"]
+    own = {"HOME": str(home), "NOTIFY_SOCKET": str(home / "notify"), "WATCHDOG_USEC": "900000"}
+    server = subprocess.Popen(words, env={**os.environ, **own}, pass_fds=descriptors, stdout=subprocess.DEVNULL)
+    try:
+        yield server
+    finally:
+        server.send_signal(signal.SIGTERM)
+        server.wait(DEADLINE_S)
+
+
 @pytest.mark.parametrize("has_sockets", [False, True], ids=["own ports", "passed ports"])
 def test_a_name_server_says_that_it_is_ready_and_alive(tmp_path: Path, has_sockets: bool) -> None:
     _, port = free_ports()
-    with heard(tmp_path / "notify") as own, socket.socket() as passed:
-        passed.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        command = [sys.executable, "-m", "rocketpy", "namesrv", "--set", f"listenPort={port}"]
-        start = f"os.execv({sys.executable!r}, {command!r})"
-        if has_sockets:
-            passed.bind(("127.0.0.1", port))
-            passed.listen()
-            start = f"{passing(passed.fileno())}\n{start}"
-        environment = {
-            **os.environ,
-            "HOME": str(tmp_path),
-            "NOTIFY_SOCKET": str(tmp_path / "notify"),
-            "WATCHDOG_USEC": "900000",
-        }
-        words = [sys.executable, "-c", f"import os\n{start}"]
-        server = subprocess.Popen(words, env=environment, pass_fds=[passed.fileno()], stdout=subprocess.DEVNULL)
-        try:
-            for expected in (b"READY=1\nWATCHDOG_USEC=900000", b"WATCHDOG=1", b"WATCHDOG=1"):
-                assert select.select([own], [], [], DEADLINE_S)[0], f"{expected!r} did not come"
-                assert own.recv(100) == expected
-            socket.create_connection(("127.0.0.1", port), 10).close()
-        finally:
-            server.send_signal(signal.SIGTERM)
-            assert server.wait(DEADLINE_S) == 0
+    with heard(tmp_path / "notify") as own, ExitStack() as stack:
+        passed = Passed(stack.enter_context(closing(open_listener("127.0.0.1", port)))) if has_sockets else None
+        server = stack.enter_context(name_server(tmp_path, port, passed))
+        if not has_sockets:
+            text, (same,) = hear(own)
+            stack.enter_context(same)
+            assert text == f"FDSTORE=1\nFDNAME=stored-{port}-127.0.0.1"
+        for expected in ("READY=1\nWATCHDOG_USEC=900000", "WATCHDOG=1", "WATCHDOG=1"):
+            assert hear(own) == (expected, [])
+        socket.create_connection(("127.0.0.1", port), DEADLINE_S).close()
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(DEADLINE_S) == 0
+
+
+@pytest.mark.parametrize("words", [("listenPort=none",), ("x",)], ids=["a property", "an argument"])
+def test_a_name_server_that_cannot_start_has_no_socket_kept(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """Clients would wait in it while the manager tries to start the server again and again."""
+    with heard(tmp_path / "notify") as own, closing(open_listener("127.0.0.1", 0)) as opened:
+        passed = Passed(opened, f"stored-{port_of(opened)}-127.0.0.1")
+        with name_server(tmp_path, port_of(opened), passed, *words) as server:
+            assert server.wait(DEADLINE_S) != 0
+        assert hear(own) == (f"FDSTOREREMOVE=1\nFDNAME={passed.name}", [])
+
+
+def test_the_sockets_of_a_server_that_was_ready_are_kept_after_a_failure(tmp_path: Path) -> None:
+    """With automatic failover a child of the main process is the one that becomes ready."""
+    with heard(tmp_path / "notify") as own, closing(open_listener("127.0.0.1", 0)) as opened:
+        manager = ServiceManager(str(tmp_path / "notify"), passed=[kept(opened)])
+        for taken in take(manager, "127.0.0.1", port_of(opened)):
+            taken.close()
+        child = os.fork()
+        if child == 0:
+            manager.tell_ready()
+            os._exit(0)
+        os.waitpid(child, 0)
+        manager.tell_failure()
+        assert hear(own)[0] == "READY=1" and not is_readable(own.fileno(), 0)
+
+
+def test_connections_wait_while_a_killed_name_server_is_away(tmp_path: Path) -> None:
+    """Also one that comes when the backlog is full of connections whose clients have gone."""
+    _, port = free_ports()
+    with heard(tmp_path / "notify") as own, ExitStack() as stack:
+        with name_server(tmp_path, port, None, "serverSocketBacklog=4") as server:
+            text, (same,) = hear(own)
+            server.kill()
+        while own in select.select([own], [], [], 0)[0]:
+            own.recv(200)
+        connections = [stack.enter_context(socket.socket()) for _ in range(8)]  # 5 of them find room
+        for connection in connections:
+            connection.setblocking(False)
+            connection.connect_ex(("127.0.0.1", port))
+        *gone, waiting = connections
+        for connection in gone:
+            connection.close()
+        passed = Passed(stack.enter_context(same), text.split("=")[-1])
+        stack.enter_context(name_server(tmp_path, port, passed, "serverSocketBacklog=4"))
+        assert hear(own)[0].startswith("READY=1"), "the manager has the socket already"
+        waiting.settimeout(DEADLINE_S)
+        waiting.sendall(RemotingCommand.request(RequestCode.GET_BROKER_CLUSTER_INFO).encode())
+        assert waiting.recv(4) != b""

@@ -10,6 +10,7 @@ import pytest
 from rocketpy.cli import command_line
 from rocketpy.config import BrokerSettings
 from rocketpy.processes.boot import standalone
+from rocketpy.processes.boot.service_manager import ServiceManager
 from rocketpy.processes.boot.serving import Order
 from rocketpy.processes.boot.standalone import activation
 from tests.support.broker import free_ports
@@ -42,12 +43,12 @@ def settings_of(words: list[str], environ: dict[str, str], monkeypatch: pytest.M
     )
     found: list[BrokerSettings] = []
 
-    def run_broker(settings: BrokerSettings, **_: object) -> int:
+    def run_broker(settings: BrokerSettings, *_: object, **__: object) -> int:
         found.append(settings)
         return 0
 
     monkeypatch.setattr(standalone, "run_broker", run_broker)
-    assert orders[0].run() == 0
+    assert orders[0].run(ServiceManager()) == 0
     return found[0]
 
 
