@@ -12,7 +12,7 @@ pytest.importorskip("rocketpy.native._rocketpy", reason="the fast path is C")
 
 from rocketpy.broker.fast_path.shared_memory import DeliveryMarks, SharedHalfStates
 from rocketpy.codes import ResponseCode
-from rocketpy.message.batch import encode_entry
+from rocketpy.message.batch import ENTRIES_MAX, encode_entry
 from rocketpy.message.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from rocketpy.native.core import ffi, lib
 from rocketpy.reactor.worker_messages import decode_served, encode_put
@@ -176,18 +176,18 @@ def test_lines_that_wait_leave_room_for_replies(open_rig: Open) -> None:
     """Fault: At a sample of 1 the lines that waited with their sends took 45 MB beside the bound of waiting replies."""
     rig = open_rig(1, sync_flush=1, ring_bytes=1 << 25, file_size=1 << 26, cq_file_size=1 << 23)
     rig.frame(send_v2(opaque=1))
-    for opaque in (2, 3):  # their message ids are more than half of the bound
-        body = encode_entry(b"x", b"") * (WAITING_BYTES_MAX // 4 // ID_SIZE + 1)
-        rig.frame(send_v2(m="true", opaque=opaque, body=body))
-    rig.frame(send_v2(opaque=4))
+    last = 2 + WAITING_BYTES_MAX // 2 // (ENTRIES_MAX * ID_SIZE)  # with its message ids half of the bound is used up
+    for opaque in range(2, last + 1):
+        rig.frame(send_v2(m="true", opaque=opaque, body=encode_entry(b"x", b"") * ENTRIES_MAX))
+    rig.frame(send_v2(opaque=last + 1))
     rig.turn()
     assert dropped(rig, "send") == 2
     header = lib.rp_control_header(rig.block)
     header.durable_phy_offset = header.published_phy_offset
     rig.turn()
-    assert [line.opaque for line in lines(rig)] == [1, 2]
-    assert [(reply.opaque, reply.code) for _, reply in rig.answers()] == [(opaque, 0) for opaque in range(1, 5)]
-    rig.frame(send_v2(opaque=5))
+    assert [line.opaque for line in lines(rig)] == list(range(1, last))
+    assert [(reply.opaque, reply.code) for _, reply in rig.answers()] == [(opaque, 0) for opaque in range(1, last + 2)]
+    rig.frame(send_v2(opaque=last + 2))
     rig.turn()
     assert dropped(rig, "send") == 2, "there is room again"
 
