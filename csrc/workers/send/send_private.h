@@ -5,6 +5,7 @@
 #include "base/atomic.h"
 #include "base/map.h"
 #include "base/status.h"
+#include "base/utf8.h"
 #include "wire/reply.h"
 #include "ipc/ring.h"
 #include "store/log/broker_clock.h"
@@ -138,12 +139,15 @@ static inline void count(rp_send *send, uint32_t counter, uint64_t n) {
     rp_add(&send->config.worker->counters[counter], n);
 }
 
-/* Count messages that are stored in a queue, for metrics and for the statistics of the queue. `bytes`: of their
- * records. */
+/* Count messages that are stored in a queue, for metrics and for the statistics of the topic: there are none of its
+ * queues, except of those that are delay levels. `bytes`: of their records. */
 static inline void rp_send_count_stored(rp_send *send, uint32_t messages, uint64_t bytes, int32_t queue_id,
                                         const uint8_t *topic, uint32_t topic_size) {
-    rp_msg_traffic stored = {
-        .messages = messages, .bytes = bytes, .requests = 1, .queue_id = queue_id, .topic_size = topic_size};
+    rp_msg_traffic stored = {.messages = messages,
+                             .bytes = bytes,
+                             .requests = 1,
+                             .queue_id = rp_text_is(topic, topic_size, "SCHEDULE_TOPIC_XXXX") ? queue_id : 0,
+                             .topic_size = topic_size};
     count(send, RP_COUNT_MESSAGES_PUT, messages);
     count(send, RP_COUNT_BYTES_PUT, bytes);
     rp_traffic_add(&send->traffic, &stored, topic, send->admission.now_ns);

@@ -1,13 +1,13 @@
 #ifndef ROCKETPY_TRAFFIC_H
 #define ROCKETPY_TRAFFIC_H
-/* What sends stored in a queue, and what pulls of a group got from it: the sums behind the statistics by name
+/* What sends stored in a topic, and what pulls of a group got from a queue: the sums behind the statistics by name
  * (BrokerStatsManager). Offsets show neither bytes nor requests nor broadcasting groups.
  *
- * The manager receives one message per queue, group and interval, independent of the number of messages. Requests go
- * first: sums wait while its ring holds more than a little, and while it is absent. So figures are up to two seconds
- * late, and a killed worker loses the sums of an interval, not the totals of code 28. A sum costs 6 to 30 ns, a send at
- * least 1.2 us. Rejected: counters by name in shared memory, where three kinds of processes would have to agree on
- * slots, and counters in the control block, which cannot name the group. C only. */
+ * The manager receives one message per interval and topic, or queue and group, independent of the number of messages.
+ * Requests go first: sums wait while its ring holds more than a little, and while it is absent. So figures are up to
+ * two seconds late, and a killed worker loses the sums of an interval, not the totals of code 28. A sum costs 6 to 30
+ * ns, a send at least 1.2 us. Rejected: counters by name in shared memory, where three kinds of processes would have to
+ * agree on slots, and counters in the control block, which cannot name the group. C only. */
 #include <stdint.h>
 #include "base/map.h"
 #include "ipc/ring.h"
@@ -37,9 +37,9 @@ void *rp_message_remove(rp_map *messages, const rp_queue_names *of);
 
 typedef struct rp_traffic {
     rp_map sums;          /* queue, group, topic -> malloc'd TRAFFIC message */
-    rp_msg_traffic *last[RP_TRAFFIC_LAST]; /* by queue id: the sums added to last, mostly the next ones too */
-    uint64_t begun_ns;    /* first count of the interval */
-    uint64_t at;          /* entry of `sums` where the flush continues; 0: none is under way */
+    rp_msg_traffic *last[RP_TRAFFIC_LAST]; /* by queue id and topic: the sums added to last, mostly the next ones too */
+    uint64_t begun_ns; /* first count of the interval */
+    uint64_t at; /* entry of `sums` where the flush continues; 0: none is under way */
 } rp_traffic;
 
 int rp_traffic_init(rp_traffic *traffic); /* 0, or -1 without memory */
