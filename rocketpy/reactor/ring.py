@@ -78,6 +78,10 @@ class WorkerBlock:
         """Set by the supervisor; cleared (0) by the worker."""
         self.pointer.suspect = connection
 
+    def has_crashed(self, value: bool) -> None:
+        """Set by the supervisor: whether the previous process of this worker crashed, rather than was killed."""
+        self.pointer.has_crashed = value
+
     def counters(self) -> tuple[int, ...]:
         return tuple(self.pointer.counters)
 

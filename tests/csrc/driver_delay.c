@@ -37,7 +37,7 @@ static void marks(void) {
             done[level] = is_level ? delivery.phy_offset + 1 : 0;
             queue[level] = is_level ? delivery.queue_offset : 0;
         } else { /* whoever marked it has died before */
-            rp_delivery_marks_open(marks, published);
+            rp_delivery_marks_open(marks, published, 0);
             published += some() % 2000;
         }
         CHECK(rp_delivery_marks_last(marks, level, published, &last) == (done[level] != 0));

@@ -19,7 +19,6 @@ from tests.support.ha.disks import Boots, Disk, disk, failing
 from tests.support.ha.group import LEASE_S, Group, Member, real_group
 from tests.support.ha.history import NO_SLAVE, SUCCESS
 from tests.support.ha.needs import needs_disks
-from tests.support.ha.places import STORED_CODES
 
 SERVES_S = 15.0  # after a fault of the master, another member serves: a promise of the page
 TRAFFIC_S = 2.0  # sends that are acknowledged behind a copy of a store
@@ -62,14 +61,7 @@ def test_a_master_whose_disk_is_full(disked: Group, disks: dict[str, Disk], seed
         first = disked.wait_for_master()
         disked.history.happened(f"the disk of {first}, the master, is full")
         disks[first].fill()
-        begun = len(disked.history.answers)
-
-        def refuses() -> bool:
-            later = disked.history.answers[begun:]
-            return any(each.member == first and each.code not in STORED_CODES for each in later)
-
-        disked.wait_for(refuses, "a send that the master refuses")
-        wait_for_another(disked, first)
+        wait_for_another(disked, first)  # a send that the first refuses before it hands over may be seen, or none
         disked.history.happened("there is room")
         disks[first].make_room()
         disked.wait_until_healed()

@@ -13,11 +13,12 @@ static slot *slot_of(const rp_delivery_marks *marks, uint32_t level) {
     return level - 1u < marks->level_max ? (slot *)&marks->slots[level - 1] : NULL;
 }
 
-void rp_delivery_marks_open(rp_delivery_marks *marks, uint64_t published_phy_offset) {
+void rp_delivery_marks_open(rp_delivery_marks *marks, uint64_t published_phy_offset, int has_crashed) {
     for (uint32_t level = 1; level <= marks->level_max; level++) {
         slot *slot = slot_of(marks, level);
         if (slot->end && slot->end <= published_phy_offset) slot->sure = slot->next;
         rp_store_release(&slot->end, 0);
+        if (!has_crashed) rp_store_release(&slot->tries, 0);
     }
 }
 

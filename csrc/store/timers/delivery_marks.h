@@ -10,8 +10,9 @@
  * Created before the workers are forked; the send worker is the only writer. A mark is valid once the published
  * position has reached its end. If the send worker dies between the two steps, the restarted one removes the mark.
  *
- * A level also counts how often the send worker has died during the delivery of one message. That is not tried for
- * ever: the broker could serve nobody, and the level would stop at this message. */
+ * A level also counts how often the send worker has crashed during the delivery of one message. That is not tried for
+ * ever: the broker could serve nobody, and the level would stop at this message. A kill ends the count: a disk that
+ * hangs, or a lack of memory, says nothing of the message. */
 #include <stdint.h>
 
 enum { RP_DELIVERY_TRIES_MAX = 3 };
@@ -43,13 +44,14 @@ typedef struct rp_delivery_marks {
     rp_delivery_slot slots[]; /* of level 1, 2, ... */
 } rp_delivery_marks;
 
-/* Send worker, before anything else: remove marks beyond `published_phy_offset`, whose records were not published. */
-void rp_delivery_marks_open(rp_delivery_marks *marks, uint64_t published_phy_offset);
+/* Send worker, before anything else: remove marks beyond `published_phy_offset`, whose records were not published, and
+ * count no delivery any more unless the send worker before `has_crashed`. */
+void rp_delivery_marks_open(rp_delivery_marks *marks, uint64_t published_phy_offset, int has_crashed);
 /* Send worker: 1 if the delivery, or a later one of its level, has been stored; 0 for a level out of range. */
 int rp_delivery_marks_has(const rp_delivery_marks *marks, const rp_delivery *delivery);
 /* Send worker: mark a delivery, which is stored once the published position reaches `end_phy_offset`. */
 void rp_delivery_marks_mark(rp_delivery_marks *marks, const rp_delivery *delivery, uint64_t end_phy_offset);
-/* Send worker: a delivery begins. 0 if it must not, because RP_DELIVERY_TRIES_MAX send workers have died during it. */
+/* Send worker: a delivery begins. 0 if it must not, because RP_DELIVERY_TRIES_MAX send workers crashed in it. */
 int rp_delivery_marks_begin(rp_delivery_marks *marks, const rp_delivery *delivery);
 /* Send worker: the delivery has ended, whatever came of it: the worker lives. */
 void rp_delivery_marks_end(rp_delivery_marks *marks, const rp_delivery *delivery);

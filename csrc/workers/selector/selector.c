@@ -416,8 +416,8 @@ uint32_t rp_selector_give_up(rp_selector *selector, int32_t *fds, uint8_t *liste
     uint32_t given = 0;
     for (uint32_t slot = 0; slot < selector->connections.slots_used && given < max; slot++) {
         rp_connection *connection = at_slot(selector, slot);
-        int is_at_rest =
-            (connection->flags & ~(CONNECTION_GREETED | CONNECTION_NEW)) == CONNECTION_OPEN; /* and plain */
+        uint32_t harmless = CONNECTION_GREETED | CONNECTION_NEW | CONNECTION_THROTTLED;
+        int is_at_rest = (connection->flags & ~harmless) == CONNECTION_OPEN; /* and plain */
         if (!is_at_rest || connection->rest_size || connection->first || selector->config.proxy_count) continue;
         (void)epoll_ctl(selector->epoll, EPOLL_CTL_DEL, connection->fd, NULL);
         fds[given] = connection->fd;

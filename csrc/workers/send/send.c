@@ -81,7 +81,8 @@ static int open_log(rp_send *send) {
     if (!(send->log = rp_commitlog_open(config->commitlog_directory, send->control))) return 0;
     if (rp_recovery_next_offsets(config->block, config->commitlog_directory) != RP_OK) return 0;
     rp_broker_clock_open(&send->clock, send->control, config->wall_ms(), config->boot_ms());
-    if (config->marks) rp_delivery_marks_open(config->marks, send->control->published_phy_offset);
+    if (config->marks)
+        rp_delivery_marks_open(config->marks, send->control->published_phy_offset, config->worker->has_crashed != 0);
     if (rp_send_halves_open(send) != RP_OK) return 0;
     if (!config->is_slave && config->from_store && rp_send_timer_open(send) != RP_OK) return 0;
     if (!config->is_slave && config->marks && rp_send_delay_open(send) != RP_OK) return 0;

@@ -55,7 +55,8 @@ void *rp_message_remove(rp_map *messages, const rp_queue_names *of) {
 
 void rp_traffic_add(rp_traffic *traffic, const rp_msg_traffic *counts, const uint8_t *names, uint64_t now_ns) {
     if (!traffic->sums.live) traffic->begun_ns = now_ns;
-    uint32_t place = (uint32_t)counts->queue_id + names[counts->group_size + counts->topic_size - 1];
+    uint32_t size = counts->group_size + counts->topic_size;
+    uint32_t place = (uint32_t)counts->queue_id + (size ? names[size - 1] : 0);
     rp_msg_traffic **last = &traffic->last[place % RP_TRAFFIC_LAST];
     if (!*last || !is_of(*last, counts, names)) {
         rp_queue_names of = {counts->queue_id, counts->group_size, counts->topic_size, names};

@@ -27,7 +27,7 @@
   function numbersOf(element) {
     const numbers = JSON.parse(element.dataset.chart);
     const columns = numbers.lines.map(([seconds, values]) => [seconds.map((each) => numbers.begin + each), values]);
-    return { ...numbers, data: uPlot.join(columns) };
+    return { ...numbers, data: columns.length ? uPlot.join(columns) : [[]] };
   }
 
   // Puts the values at the cursor into the legend; without a cursor the newest ones, which came with the page.

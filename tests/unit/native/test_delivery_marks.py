@@ -71,17 +71,17 @@ def test_a_delivery_counts_when_its_record_is_published(delivered: DeliveryMarks
 def test_a_mark_without_a_record_is_taken_back_by_the_next_process(delivered: DeliveryMarks, log: Log) -> None:
     mark(delivered, FIRST, 1000)
     mark(delivered, SECOND, 2000)
-    lib.rp_delivery_marks_open(delivered.pointer, 1999)
+    lib.rp_delivery_marks_open(delivered.pointer, 1999, 0)
     log.published = 5000  # of other records
     assert delivered.last(1) == FIRST and not has(delivered, SECOND)
-    lib.rp_delivery_marks_open(delivered.pointer, 5000)
+    lib.rp_delivery_marks_open(delivered.pointer, 5000, 0)
     assert delivered.last(1) == FIRST
 
 
 def test_a_mark_with_its_record_stays(delivered: DeliveryMarks, log: Log) -> None:
     mark(delivered, FIRST, 1000)
     log.published = 1000
-    lib.rp_delivery_marks_open(delivered.pointer, 1000)
+    lib.rp_delivery_marks_open(delivered.pointer, 1000, 0)
     assert delivered.last(1) == FIRST and has(delivered, FIRST)
 
 

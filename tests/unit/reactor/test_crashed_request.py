@@ -212,6 +212,7 @@ def test_deliveries_of_delayed_messages_are_refused_and_end_no_broker(
     reader = RingReader(run.topology.ring(SEND, "manager"))
     found = [worker_messages.PUT_RESULT.read(run.next_of(reader)[1]) for _ in range(4)]
     assert [(result.token, result.code) for result in found] == [(token, 1) for token in range(4)]
+    assert run.topology.blocks[SEND].pointer.has_crashed
     os.kill(run.pid, signal.SIGTERM)
     assert run.end() == 0
     told = "worker send crashed while it served the delivery of 2 messages of delay level 3 from offset 7 on: dropped"
@@ -222,7 +223,10 @@ def test_a_kill_from_outside_blames_nobody_and_is_bounded(
     launch: Callable[..., Run], capfd: pytest.CaptureFixture[str]
 ) -> None:
     run = launch()
+    block = run.topology.blocks[SEND].pointer
+    block.has_crashed = 1  # of an earlier process
     run.feed(request(7, b"kill"))
     assert run.end() == 1
+    assert not block.has_crashed
     assert "send was killed by SIGKILL, after 3 restarts in 60 s: stopping" in capfd.readouterr().err
     assert RingReader(run.topology.ring(SEND, "selector-0")).read() is None
