@@ -67,6 +67,12 @@ CONNECT = """
 import socket, sys
 socket.create_connection(("127.0.0.1", int(sys.argv[1]))).close()
 """
+DIE = """printf '[Service]
+ExecStart=
+ExecStart=/opt/rocketpy/bin/python -c "import os; \\
+    from rocketpy.processes.boot.service_manager import ServiceManager; \\
+    ServiceManager.of(os.environ); os.kill(os.getpid(), 9)"
+' > /etc/systemd/system/rocketpy-broker.service.d/die.conf; systemctl daemon-reload"""
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0 or not shutil.which("systemd-analyze") or not shutil.which("unshare"),
@@ -263,8 +269,8 @@ def test_a_restart_with_another_address_closes_the_former_one(systemd: OwnSystem
 
 @pytest.mark.parametrize(
     "change",
-    ["echo listenPort=none >> FILE", "echo storePathRootDir=/proc/store >> FILE", "rm FILE"],
-    ids=["a wrong property", "no store", "no file"],
+    ["echo listenPort=none >> FILE", "echo storePathRootDir=/proc/store >> FILE", "rm FILE", DIE],
+    ids=["a wrong property", "no store", "no file", "a signal"],
 )
 def test_clients_do_not_wait_for_a_broker_that_cannot_start(systemd: OwnSystemd, change: str) -> None:
     """They are refused while systemd tries it again and again, on a slow machine for ever."""

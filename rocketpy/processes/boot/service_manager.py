@@ -1,7 +1,8 @@
 """What systemd, or another service manager with its protocols, has for a server.
 
     NOTIFY_SOCKET          -> READY=1 when every port serves: `systemctl start` returns only then
-                           -> FDSTORE=1: it keeps the listening sockets while the server restarts (docs/adr/0044)
+                           -> FDSTORE=1 just before: it keeps the listening sockets over a restart (docs/adr/0044)
+                           -> FDSTOREREMOVE=1 at the next start: it keeps none for a server that is not ready
     WATCHDOG_USEC          -> WATCHDOG=1 at least twice in this time; else the manager kills and restarts the server
     LISTEN_PID, LISTEN_FDS    descriptors 3 and up: sockets that listen already
     LISTEN_FDNAMES            which of them it has kept; the others are those of socket units
@@ -14,7 +15,6 @@ from __future__ import annotations
 import array
 import fcntl
 import logging
-import mmap
 import os
 import socket
 from collections.abc import Mapping, Sequence
@@ -60,34 +60,35 @@ class ServiceManager:
     watchdog_s: float = 0.0  # 0: not watched
     _passed: list[Passed] = attrs.field(factory=list, alias="passed")
     _serving: list[tuple[str, int]] = attrs.field(init=False, factory=list)  # names and descriptors
-    # One byte, shared: with automatic failover a child of the main process becomes ready.
-    _is_ready: mmap.mmap = attrs.field(init=False, factory=lambda: mmap.mmap(-1, 1))
     _beaten_s: float = attrs.field(init=False, default=float("-inf"))
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> ServiceManager:
         """The manager that these variables name. To be called once: it takes over the descriptors.
 
+        The kept sockets are this process's alone until `tell_ready`. If the start fails, or a signal ends it, clients
+        that wait in them are reset, and further ones refused, however often the manager tries again.
+
         Raises:
             ConfigError: a descriptor of a socket unit is no listening TCP socket.
         """
         is_own = environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
         watchdog_us = long_or(environ.get("WATCHDOG_USEC"), 0) if is_own else 0
-        return cls(environ.get("NOTIFY_SOCKET", ""), watchdog_us / 1e6, _passed_sockets(environ))
+        manager, names = cls(environ.get("NOTIFY_SOCKET", ""), watchdog_us / 1e6), _passed_names(environ)
+        for name in sorted({name for name in names if name.startswith(STORED)}):
+            manager._tell(f"FDSTOREREMOVE=1\nFDNAME={name}")
+        manager._passed = _passed_sockets(names)
+        return manager
 
     def tell_ready(self) -> None:
-        """Every port serves. From now on it has to hear `beat`."""
-        self._is_ready[0] = 1
-        self._tell(f"READY=1\nWATCHDOG_USEC={int(self.watchdog_s * 1e6)}" if self.watchdog_s else "READY=1")
+        """Every port serves. From now on it keeps the sockets, and has to hear `beat`.
 
-    def tell_failure(self) -> None:
-        """This process ends by a fault. If it never was ready, its sockets are not kept any more.
-
-        Clients that wait are reset then, and further ones refused, however often the manager tries again.
+        With automatic failover a child of the main process calls this, with the same descriptors.
         """
-        if not self._is_ready[0]:
-            for name in {name for name, _ in self._serving} | {one.name for one in self._passed}:
-                self._remove(name)
+        for name, descriptor in self._serving:
+            if name.startswith(STORED):
+                self._tell(f"FDSTORE=1\nFDNAME={name}", [descriptor])
+        self._tell(f"READY=1\nWATCHDOG_USEC={int(self.watchdog_s * 1e6)}" if self.watchdog_s else "READY=1")
 
     def tell_restart(self) -> None:
         """This process replaces itself. The next one finds the sockets that serve as if the manager had passed them.
@@ -143,10 +144,8 @@ class ServiceManager:
         return [one.socket for one in taken]
 
     def keep(self, host: str, port: int, descriptors: Sequence[int]) -> None:
-        """Let the manager keep the sockets of this address, opened now: connections wait there during a restart."""
-        name = _stored_name(host, port)
-        self._serving += [(name, descriptor) for descriptor in descriptors]
-        self._tell(f"FDSTORE=1\nFDNAME={name}", descriptors)
+        """Let the manager keep the sockets of this address, opened now, from `tell_ready` on."""
+        self._serving += [(_stored_name(host, port), descriptor) for descriptor in descriptors]
 
     def close_rest(self) -> None:
         """Every port is open. Sockets that no port has taken are closed and named."""
@@ -163,17 +162,14 @@ class ServiceManager:
         self._passed.clear()
 
     def _drop(self, one: Passed) -> None:
-        """Close a kept socket. Its port is free at once, though the manager still has it; who waits is reset."""
+        """Close a kept socket. Its port is free at once, also before the manager closes its own descriptor.
+
+        Connections that wait are reset.
+        """
         logger.info("no longer listening on %s port %d", *one.address)
         self._passed.remove(one)
         one.socket.shutdown(socket.SHUT_RDWR)
         one.socket.close()
-        self._remove(one.name)
-
-    def _remove(self, name: str) -> None:
-        """Let the manager close the sockets that it keeps by this name; those of socket units are not ours to close."""
-        if name.startswith(STORED):
-            self._tell(f"FDSTOREREMOVE=1\nFDNAME={name}")
 
     def _tell(self, text: str, descriptors: Sequence[int] = ()) -> None:
         if not self.notify_socket:
@@ -199,15 +195,20 @@ def _is_listening(one: socket.socket) -> bool:
     return is_tcp and one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) == 1
 
 
-def _passed_sockets(environ: Mapping[str, str]) -> list[Passed]:
+def _passed_names(environ: Mapping[str, str]) -> list[str]:
+    """Return the name of each descriptor that the manager has passed to this process; empty: it has none."""
     if environ.get("LISTEN_PID") != str(os.getpid()):
         return []
-    names = dict(enumerate(environ.get("LISTEN_FDNAMES", "").split(":"), FIRST_DESCRIPTOR))
+    names = dict(enumerate(environ.get("LISTEN_FDNAMES", "").split(":")))
+    return [names.get(place, "") for place in range(int_or(environ.get("LISTEN_FDS"), 0))]
+
+
+def _passed_sockets(names: Sequence[str]) -> list[Passed]:
     passed = []
-    for fd in range(FIRST_DESCRIPTOR, FIRST_DESCRIPTOR + int_or(environ.get("LISTEN_FDS"), 0)):
+    for fd, name in enumerate(names, FIRST_DESCRIPTOR):
         try:
             os.set_inheritable(fd, False)
-            one = Passed(socket.socket(fileno=fd), names.get(fd, ""))
+            one = Passed(socket.socket(fileno=fd), name)
             is_usable = _is_listening(one.socket)
         except OSError as exc:
             raise ConfigError(f"descriptor {fd} of the service manager cannot be used: {exc.strerror}") from exc

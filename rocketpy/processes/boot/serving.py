@@ -45,14 +45,8 @@ def serve(order: Order | None, status: int) -> int:
     """Run a server; its exit status. Without an order the arguments were wrong, or asked for help: `status` says it."""
     from .service_manager import ServiceManager  # of servers alone
 
-    manager = ServiceManager.of(os.environ)
-    ended = 1
-    try:
-        ended = status if order is None else order.run(manager)
-    finally:
-        if ended != 0:
-            manager.tell_failure()
-    return ended
+    manager = ServiceManager.of(os.environ)  # without an order, too: a start that fails has no sockets kept
+    return status if order is None else order.run(manager)
 
 
 def serve_standalone(

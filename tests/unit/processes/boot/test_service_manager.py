@@ -138,9 +138,12 @@ def test_a_socket_unit_may_have_two_addresses_of_one_port() -> None:
 def test_a_socket_is_kept_and_taken_back(tmp_path: Path, host: str, name: str) -> None:
     with heard(tmp_path / "notify") as own, closing(open_listener(host, 0)) as opened, ExitStack() as stack:
         port = port_of(opened)
-        ServiceManager(str(tmp_path / "notify")).keep(host, port, [opened.fileno()])
+        before = ServiceManager(str(tmp_path / "notify"))
+        before.keep(host, port, [opened.fileno()])
+        assert not is_readable(own.fileno(), 0), "a server that is not ready has none kept"
+        before.tell_ready()
         text, (same,) = hear(own)
-        assert text == f"FDSTORE=1\nFDNAME=stored-{port}-{name}"
+        assert text == f"FDSTORE=1\nFDNAME=stored-{port}-{name}" and hear(own) == ("READY=1", [])
         waiting = stack.enter_context(socket.create_connection(opened.getsockname()[:2]))
 
         manager = ServiceManager(str(tmp_path / "notify"), passed=[Passed(same, text.split("=")[-1])])
@@ -148,12 +151,18 @@ def test_a_socket_is_kept_and_taken_back(tmp_path: Path, host: str, name: str) -
         manager.close_rest()
         stack.enter_context(taken.accept()[0]).sendall(b"x")
         assert waiting.recv(1) == b"x" and not taken.getblocking()
-        assert not is_readable(own.fileno(), 0), "the manager has it already"
+        manager.tell_ready()
+        text_again, (again,) = hear(own)
+        with again:
+            assert text_again == text and again.getsockname() == opened.getsockname()
 
 
 def test_all_kept_sockets_of_an_address_are_taken() -> None:
     """A name server on `::` may have one for IPv6 and one for IPv4."""
-    with closing(open_listener("127.0.0.1", 0)) as first, closing(open_listener("127.0.0.2", port_of(first))) as second:
+    with (
+        closing(open_listener("0.0.0.0", 0)) as first,
+        socket.create_server(("::", port_of(first)), family=socket.AF_INET6) as second,
+    ):
         manager = ServiceManager(passed=[kept(first, "__"), kept(second, "__")])
         taken = take(manager, "::", port_of(first))
         assert [one.getsockname() for one in taken] == [first.getsockname(), second.getsockname()]
@@ -169,30 +178,27 @@ def test_a_kept_socket_gets_the_backlog_of_the_configuration() -> None:
             stack.enter_context(socket.create_connection(opened.getsockname(), DEADLINE_S))
 
 
-def test_a_kept_socket_gives_way_to_another_address_of_its_port(tmp_path: Path) -> None:
+def test_a_kept_socket_gives_way_to_another_address_of_its_port() -> None:
     """The port is free at once, though the manager has its descriptor still. Clients that wait are reset."""
-    with heard(tmp_path / "notify") as own, closing(open_listener("127.0.0.1", 0)) as opened:
-        port = port_of(opened)
-        manager = ServiceManager(str(tmp_path / "notify"), passed=[kept(opened)])
+    with closing(open_listener("127.0.0.1", 0)) as opened:
+        manager = ServiceManager(passed=[kept(opened)])
         with closing(socket.create_connection(opened.getsockname(), DEADLINE_S)) as waiting:
-            assert take(manager, "0.0.0.0", port) == [] and is_cut(waiting)
-        assert hear(own) == (f"FDSTOREREMOVE=1\nFDNAME=stored-{port}-127.0.0.1", [])
-        with closing(open_listener("0.0.0.0", port)):
+            assert take(manager, "0.0.0.0", port_of(opened)) == [] and is_cut(waiting)
+        with closing(open_listener("0.0.0.0", port_of(opened))):
             manager.close_rest()
-        assert not is_readable(own.fileno(), 0)
 
 
-def test_kept_sockets_of_other_ports_are_closed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_kept_sockets_of_other_ports_are_closed(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    with heard(tmp_path / "notify") as own, closing(open_listener("127.0.0.1", 0)) as opened:
-        ServiceManager(str(tmp_path / "notify"), passed=[kept(opened)]).close_rest()
-        assert hear(own) == (f"FDSTOREREMOVE=1\nFDNAME=stored-{port_of(opened)}-127.0.0.1", [])
+    with closing(open_listener("127.0.0.1", 0)) as opened:
+        ServiceManager(passed=[kept(opened)]).close_rest()
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(opened.getsockname(), DEADLINE_S)
     assert "no longer listening on 127.0.0.1 port" in caplog.text and "ListenStream" not in caplog.text
 
 
 def test_the_socket_of_a_unit_is_stronger_than_a_kept_one(tmp_path: Path) -> None:
+    """It is the unit's to keep."""
     with (
         heard(tmp_path / "notify") as own,
         socket.create_server(("127.0.0.1", 0), reuse_port=True) as before,
@@ -204,7 +210,8 @@ def test_the_socket_of_a_unit_is_stronger_than_a_kept_one(tmp_path: Path) -> Non
         (taken,) = take(manager, *before.getsockname())
         with taken:
             manager.close_rest()
-            assert hear(own)[0].startswith("FDSTOREREMOVE=1\n")
+            manager.tell_ready()
+            assert hear(own) == ("READY=1", [])
             assert taken.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
 
 
@@ -219,12 +226,14 @@ def test_a_broker_has_all_ports_of_clients_and_slaves_kept(tmp_path: Path, role:
         rocketpy=attrs.evolve(plain.rocketpy, metrics_port=0),
     )
     ports = [port, port - 2, *([] if role is BrokerRole.SLAVE else [port + 1])]
-    with heard(tmp_path / "notify") as own, open_sockets(settings, ServiceManager(str(tmp_path / "notify"))):
+    manager = ServiceManager(str(tmp_path / "notify"))
+    with heard(tmp_path / "notify") as own, open_sockets(settings, manager):
+        manager.tell_ready()
         for expected in ports:
             text, (same,) = hear(own)
             with same:
                 assert text == f"FDSTORE=1\nFDNAME=stored-{expected}-127.0.0.1" and port_of(same) == expected
-        assert not is_readable(own.fileno(), 0)
+        assert hear(own) == ("READY=1", [])
 
 
 def passing(descriptor: int, name: str = "") -> str:
@@ -233,9 +242,9 @@ def passing(descriptor: int, name: str = "") -> str:
     return f"os.dup2({descriptor}, {FIRST_DESCRIPTOR}); os.environ |= {variables}"
 
 
-def run_with(descriptor: int, *words: str) -> subprocess.CompletedProcess[str]:
+def run_with(descriptor: int, *words: str, name: str = "") -> subprocess.CompletedProcess[str]:
     """Run Python with this descriptor as the only one of a service manager."""
-    code = "\n".join(["import os", passing(descriptor), *words])
+    code = "\n".join(["import os", passing(descriptor, name), *words])
     return subprocess.run(
         [sys.executable, "-c", code], pass_fds=[descriptor], capture_output=True, text=True, check=False
     )
@@ -329,19 +338,37 @@ def test_a_name_server_that_cannot_start_has_no_socket_kept(tmp_path: Path, word
         assert hear(own) == (f"FDSTOREREMOVE=1\nFDNAME={passed.name}", [])
 
 
-def test_the_sockets_of_a_server_that_was_ready_are_kept_after_a_failure(tmp_path: Path) -> None:
-    """With automatic failover a child of the main process is the one that becomes ready."""
+@pytest.mark.parametrize(
+    "words",
+    [(TAKE, "os.kill(os.getpid(), 9)"), ("os.environ['LISTEN_FDS'] = '99'", TAKE)],
+    ids=["a signal", "a descriptor"],
+)
+def test_a_start_that_dies_has_no_socket_kept(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """Fault: Clients waited without end for a server that a signal ended in each recovery.
+
+    They did as well if a descriptor of its socket unit could not be used.
+    """
     with heard(tmp_path / "notify") as own, closing(open_listener("127.0.0.1", 0)) as opened:
-        manager = ServiceManager(str(tmp_path / "notify"), passed=[kept(opened)])
-        for taken in take(manager, "127.0.0.1", port_of(opened)):
-            taken.close()
+        name = f"stored-{port_of(opened)}-127.0.0.1"
+        environment = f"os.environ['NOTIFY_SOCKET'] = {str(tmp_path / 'notify')!r}"
+        assert run_with(opened.fileno(), environment, *words, name=name).returncode != 0
+        assert hear(own) == (f"FDSTOREREMOVE=1\nFDNAME={name}", [])
+
+
+def test_a_child_of_the_main_process_may_become_ready(tmp_path: Path) -> None:
+    """With automatic failover it does, and has the sockets kept."""
+    with heard(tmp_path / "notify") as own, closing(open_listener("127.0.0.1", 0)) as opened:
+        manager = ServiceManager(str(tmp_path / "notify"))
+        manager.keep("127.0.0.1", port_of(opened), [opened.fileno()])
         child = os.fork()
         if child == 0:
             manager.tell_ready()
             os._exit(0)
         os.waitpid(child, 0)
-        manager.tell_failure()
-        assert hear(own)[0] == "READY=1" and not is_readable(own.fileno(), 0)
+        text, (same,) = hear(own)
+        with same:
+            assert text.startswith("FDSTORE=1\n") and same.getsockname() == opened.getsockname()
+        assert hear(own) == ("READY=1", [])
 
 
 def test_connections_wait_while_a_killed_name_server_is_away(tmp_path: Path) -> None:
@@ -362,7 +389,11 @@ def test_connections_wait_while_a_killed_name_server_is_away(tmp_path: Path) -> 
             connection.close()
         passed = Passed(stack.enter_context(same), text.split("=")[-1])
         stack.enter_context(name_server(tmp_path, port, passed, "serverSocketBacklog=4"))
-        assert hear(own)[0].startswith("READY=1"), "the manager has the socket already"
+        for expected in ("FDSTOREREMOVE=1", "FDSTORE=1", "READY=1"):
+            told, sockets = hear(own)
+            assert told.startswith(expected)
+            for one in sockets:
+                one.close()
         waiting.settimeout(DEADLINE_S)
         waiting.sendall(RemotingCommand.request(RequestCode.GET_BROKER_CLUSTER_INFO).encode())
         assert waiting.recv(4) != b""
