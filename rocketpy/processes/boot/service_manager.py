@@ -18,6 +18,7 @@ import logging
 import os
 import socket
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import attrs
 
@@ -113,8 +114,8 @@ class ServiceManager:
     def take(self, host: str, port: int, *, key: str, backlog: int) -> list[socket.socket]:
         """Return the sockets that the manager has for this address, not blocking; the caller owns them.
 
-        If there are none, kept sockets of a former address of the port are closed; the caller opens some, and calls
-        `keep`.
+        Kept ones only if they were opened for the same `host`, which still names their addresses, and this machine has
+        these. If there are none, the caller opens some, and calls `keep`.
 
         Args:
             key: the property that names the address.
@@ -126,15 +127,15 @@ class ServiceManager:
         of_port = [one for one in self._passed if one.address[1] == port]
         units = [one for one in of_port if not one.is_stored]
         taken = [one for one in units if one.address[0] == (host or "0.0.0.0")][:1]
-        taken = taken or [one for one in of_port if one.name == _stored_name(host, port)]
+        stored = [one for one in of_port if one.name == _stored_name(host, port)]
+        if stored and not taken and {one.address[0] for one in stored} <= _addresses(host):
+            taken = stored
         if units and not taken:
             raise ConfigError(
                 f"the service manager listens on {units[0].address[0]} port {port}, and bindAddress is {host}: "
                 "make ListenStream= of the socket unit and bindAddress the same",
                 key=key,
             )
-        for one in of_port if not taken else ():
-            self._drop(one)
         for one in taken:
             self._passed.remove(one)
             self._serving.append((one.name, one.socket.fileno()))
@@ -146,6 +147,13 @@ class ServiceManager:
     def keep(self, host: str, port: int, descriptors: Sequence[int]) -> None:
         """Let the manager keep the sockets of this address, opened now, from `tell_ready` on."""
         self._serving += [(_stored_name(host, port), descriptor) for descriptor in descriptors]
+
+    def drop(self, port: int) -> bool:
+        """Close the kept sockets of a port that no address has taken. Returns: True if there were any."""
+        dropped = [one for one in self._passed if one.is_stored and one.address[1] == port]
+        for one in dropped:
+            self._drop(one)
+        return bool(dropped)
 
     def close_rest(self) -> None:
         """Every port is open. Sockets that no port has taken are closed and named."""
@@ -186,8 +194,28 @@ class ServiceManager:
 
 
 def _stored_name(host: str, port: int) -> str:
-    """The FDNAME of an address: as the configuration writes it, so that nothing is looked up; a name has no colons."""
+    """The FDNAME of an address as the configuration writes it; a name has no colons."""
     return f"{STORED}-{port}-{host}".replace(":", "_")
+
+
+def _addresses(host: str) -> set[str]:
+    """Return the addresses of this machine that `host` names now; empty, or `::`, names those of all interfaces."""
+    name = None if host in ("", "::") else host
+    try:
+        found = socket.getaddrinfo(name, 0, type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE)
+    except socket.gaierror:  # opening a socket fails as well, and its error is reported
+        return set()
+    return {str(address[0]) for family, _, _, _, address in found if _is_here(family, address)}
+
+
+def _is_here(family: int, address: tuple[Any, ...]) -> bool:
+    """Return True if this machine has the address. UDP is tried, because TCP may have no port left."""
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind(address)
+    except OSError:
+        return False
+    return True
 
 
 def _is_listening(one: socket.socket) -> bool:

@@ -18,6 +18,7 @@ import attrs
 
 from rocketpy.config import BrokerSettings
 from rocketpy.config.rocketpy_config import METRICS_PORT_FREE
+from rocketpy.errors import ConfigError
 from rocketpy.reactor.acceptor import BACKLOG, open_listener
 
 from .service_manager import ServiceManager
@@ -67,7 +68,12 @@ def listen(
     """The socket that the service manager has for this port, or one that is opened now. Raises: as open_listener."""
     if taken := manager.take(host, port, key=key, backlog=backlog):
         return taken[0]
-    listener = open_listener(host, port, key=key, backlog=backlog)
+    try:
+        listener = open_listener(host, port, key=key, backlog=backlog)
+    except ConfigError:  # in use, perhaps by a kept socket of a former address
+        if not manager.drop(port):
+            raise
+        listener = open_listener(host, port, key=key, backlog=backlog)
     manager.keep(host, port, [listener.fileno()])
     return listener
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 import attrs
 import pytest
@@ -19,13 +20,16 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.codes import RequestCode
 from rocketpy.config import BrokerRole, BrokerSettings
-from rocketpy.errors import ConfigError
+from rocketpy.errors import ConfigError, TransportError
 from rocketpy.processes.boot.service_manager import FIRST_DESCRIPTOR, Passed, ServiceManager
-from rocketpy.processes.boot.sockets import open_sockets
+from rocketpy.processes.boot.sockets import listen, open_sockets
 from rocketpy.reactor.acceptor import open_listener
 from rocketpy.remoting.command import RemotingCommand
 from tests.support.broker import free_ports
 from tests.support.waiting import DEADLINE_S, is_readable
+
+IP_FREEBIND = 15  # linux/in.h: bind to an address that the machine does not have
+LOST = "203.0.113.7"  # of an example network (RFC 5737)
 
 
 @contextmanager
@@ -170,6 +174,35 @@ def test_all_kept_sockets_of_an_address_are_taken() -> None:
             one.close()
 
 
+def test_a_kept_socket_of_an_address_that_the_machine_has_lost_is_not_taken() -> None:
+    """Fault: After the machine had lost its address, a restart served on that address, without an error."""
+    with socket.socket() as opened:
+        opened.setsockopt(socket.IPPROTO_IP, IP_FREEBIND, 1)
+        opened.bind((LOST, 0))
+        opened.listen()
+        manager = ServiceManager(passed=[kept(opened, LOST)])
+        with pytest.raises(TransportError, match=f"cannot listen on {LOST}:"):
+            listen(manager, LOST, port_of(opened))
+        manager.close_rest()
+
+
+@pytest.mark.parametrize("is_found", [True, False], ids=["elsewhere", "not found"])
+def test_a_kept_socket_that_its_host_name_does_not_name_is_not_taken(
+    monkeypatch: pytest.MonkeyPatch, is_found: bool
+) -> None:
+    """Fault: A server stayed on the address that its bindAddress, a host name, had named once."""
+
+    def not_found(*_arguments: object, **_flags: object) -> NoReturn:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    with closing(open_listener("127.0.0.2", 0)) as opened:
+        manager = ServiceManager(passed=[kept(opened, "localhost")])
+        if not is_found:
+            monkeypatch.setattr(socket, "getaddrinfo", not_found)
+        assert take(manager, "localhost", port_of(opened)) == []
+        manager.close_rest()
+
+
 def test_a_kept_socket_gets_the_backlog_of_the_configuration() -> None:
     with closing(open_listener("127.0.0.1", 0, backlog=1)) as opened, ExitStack() as stack:
         for taken in take(ServiceManager(passed=[kept(opened)]), "127.0.0.1", port_of(opened)):
@@ -183,9 +216,26 @@ def test_a_kept_socket_gives_way_to_another_address_of_its_port() -> None:
     with closing(open_listener("127.0.0.1", 0)) as opened:
         manager = ServiceManager(passed=[kept(opened)])
         with closing(socket.create_connection(opened.getsockname(), DEADLINE_S)) as waiting:
-            assert take(manager, "0.0.0.0", port_of(opened)) == [] and is_cut(waiting)
-        with closing(open_listener("0.0.0.0", port_of(opened))):
-            manager.close_rest()
+            with listen(manager, "0.0.0.0", port_of(opened)) as listener:
+                assert listener.getsockname() == ("0.0.0.0", port_of(opened))
+            assert is_cut(waiting)
+
+
+def test_a_new_address_closes_no_kept_socket_of_another_address_of_its_port() -> None:
+    """Fault: Clients that waited for a listener were reset when another listener of its port had a new address."""
+    with closing(open_listener("127.0.0.1", 0)) as opened, ExitStack() as stack:
+        manager = ServiceManager(passed=[kept(opened)])
+        waiting = stack.enter_context(closing(socket.create_connection(opened.getsockname(), DEADLINE_S)))
+        stack.enter_context(listen(manager, "127.0.0.2", port_of(opened)))
+        taken = stack.enter_context(listen(manager, "127.0.0.1", port_of(opened)))
+        manager.close_rest()
+        stack.enter_context(taken.accept()[0]).sendall(b"x")
+        assert waiting.recv(1) == b"x"
+
+
+def test_a_port_that_another_process_has_is_in_use() -> None:
+    with closing(open_listener("127.0.0.1", 0)) as other, pytest.raises(ConfigError, match="is in use"):
+        listen(ServiceManager(), "127.0.0.1", port_of(other))
 
 
 def test_kept_sockets_of_other_ports_are_closed(caplog: pytest.LogCaptureFixture) -> None:
