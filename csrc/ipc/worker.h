@@ -16,8 +16,8 @@ enum { RP_COUNTERS_MAX = 128, RP_RESUME_POINTS_MAX = 16 };
 enum { RP_STOP_LEAVE = 1, RP_STOP_INTAKE = 2 };
 enum { RP_ASLEEP = 1, RP_NAPPING = 2 /* it looks again within milliseconds, rung or not */ };
 
-/* The worker block: the state of a worker that all processes can read. 64-byte aligned pieces. It is zeroed when the
- * worker is (re)started, except for resume points and counters, which only grow. */
+/* The worker block: the state of a worker that all processes can read. 64-byte aligned pieces. A (re)start of the
+ * worker zeroes it, except for suspect, has_crashed, and resume points and counters, which only grow. */
 typedef struct rp_worker {
     uint32_t asleep;       /* RP_ASLEEP: ring the doorbell after publishing; RP_NAPPING: unless that is unhurried */
     uint32_t stop;         /* RP_STOP_*; 0: go on */

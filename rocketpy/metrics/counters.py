@@ -124,7 +124,8 @@ COUNTERS = (
              "Pulls answered at once: too many are suspended, in total or of the connection "
              "(pullThreadPoolQueueCapacity)."),
     _counter("COMMITS_DROPPED", "rocketpy_pull_offsets_dropped", "pull",
-             "Offsets in pulls that were dropped: those of 65536 other queues and groups wait for the manager."),
+             "Offsets in pulls that were dropped, because offsets of 65536 other queues and groups waited for "
+             "the manager."),
     _counter("SUSPENDED_STEPS", "rocketpy_pull_suspended_steps", "pull",
              "Suspended pulls examined, for new messages and deadlines."),
     _counter("DISPATCHED", "rocketpy_store_dispatched_messages", "store", "Messages entered in consume queues."),

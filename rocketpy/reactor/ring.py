@@ -78,7 +78,7 @@ class WorkerBlock:
         """Set by the supervisor; cleared (0) by the worker."""
         self.pointer.suspect = connection
 
-    def has_crashed(self, value: bool) -> None:
+    def note_crash(self, value: bool) -> None:
         """Set by the supervisor: whether the previous process of this worker crashed, rather than was killed."""
         self.pointer.has_crashed = value
 

@@ -319,7 +319,7 @@ class Supervisor:
         now = self.process.clock()
         policy = child.spec.restart
         is_own_fault, child.is_hung = child.is_hung or code in OWN_FAULTS, False
-        child.spec.block.has_crashed(code in OWN_FAULTS)
+        child.spec.block.note_crash(code in OWN_FAULTS)
         suspect = child.spec.block.serving if is_own_fault else 0
         deaths = child.faults if suspect else child.restarts
         deaths[:] = [at for at in deaths if at > now - policy.window_s]

@@ -22,6 +22,8 @@ enum {
 /* Properties of a message that waits in another topic (delayed, timer, half message): its own topic and queue. */
 #define RP_REAL_TOPIC "REAL_TOPIC"
 #define RP_REAL_QUEUE_ID "REAL_QID"
+/* The topic of delayed messages: a queue for each level. */
+#define RP_SCHEDULE_TOPIC "SCHEDULE_TOPIC_XXXX"
 
 /* The bits of sysFlag that C names; rocketpy/message/sys_flag.py has all of them, a test compares the two. */
 typedef enum rp_sys_flag {

@@ -31,7 +31,7 @@ static uint32_t property(const rp_record_view *record, const char *name, const u
 int64_t rp_unit_tags_code(const rp_record_view *record, const int64_t *delay_level_ms, uint32_t delay_level_count) {
     const uint8_t *value;
     uint32_t size;
-    if (rp_text_is(record->topic, record->topic_size, "SCHEDULE_TOPIC_XXXX")) {
+    if (rp_text_is(record->topic, record->topic_size, RP_SCHEDULE_TOPIC)) {
         int64_t level = rp_delay_level(record->properties, record->properties_size);
         int64_t known = level < delay_level_count ? level : delay_level_count;
         if (level > 0) return record->store_timestamp_ms + (known ? delay_level_ms[known - 1] : UNKNOWN_LEVEL_DELAY_MS);

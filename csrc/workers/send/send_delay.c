@@ -4,8 +4,10 @@
 #include "base/utf8.h"
 #include "wire/codes.h"
 
-#define SCHEDULE_TOPIC "SCHEDULE_TOPIC_XXXX"
-enum { SCHEDULE_TOPIC_SIZE = sizeof SCHEDULE_TOPIC - 1, LOG_FILES = 4 /* that are mapped to read delayed messages */ };
+enum {
+    SCHEDULE_TOPIC_SIZE = sizeof RP_SCHEDULE_TOPIC - 1,
+    LOG_FILES = 4 /* that are mapped to read delayed messages */
+};
 
 rp_status rp_send_delay_open(rp_send *send) {
     send->delayed_records =
@@ -40,11 +42,11 @@ rp_status rp_send_delay_accept(const rp_send *send, rp_put *put, uint8_t *tail) 
         put->request->sys_flag & RP_TRANSACTION_MASK || rp_property_has(put->properties, size, RP_REAL_TOPIC) ||
         rp_property_has(put->properties, size, RP_REAL_QUEUE_ID))
         return RP_NOT_FOUND;
-    rp_queue *queue =
-        rp_control_find(send->config.block, (const uint8_t *)SCHEDULE_TOPIC, SCHEDULE_TOPIC_SIZE, (uint32_t)level - 1);
+    rp_queue *queue = rp_control_find(send->config.block, (const uint8_t *)RP_SCHEDULE_TOPIC, SCHEDULE_TOPIC_SIZE,
+                                      (uint32_t)level - 1);
     uint32_t tail_size = queue && queue->state == RP_QUEUE_LIVE ? write_tail(put, tail) : 0;
     if (!tail_size) return RP_NOT_FOUND;
-    put->topic = (const uint8_t *)SCHEDULE_TOPIC;
+    put->topic = (const uint8_t *)RP_SCHEDULE_TOPIC;
     put->topic_size = SCHEDULE_TOPIC_SIZE;
     put->properties_tail = tail;
     put->properties_tail_size = tail_size;
@@ -102,7 +104,7 @@ static int store(rp_send *send, const rp_delivery *delivery, const rp_record_vie
 }
 
 static int is_delayed(const rp_record_view *record, const rp_delivery *delivery) {
-    return rp_text_is(record->topic, record->topic_size, SCHEDULE_TOPIC) &&
+    return rp_text_is(record->topic, record->topic_size, RP_SCHEDULE_TOPIC) &&
            record->queue_id == (int32_t)delivery->level - 1 && record->queue_offset == delivery->queue_offset &&
            record->phy_offset == delivery->phy_offset;
 }

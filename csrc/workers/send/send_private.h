@@ -146,7 +146,7 @@ static inline void rp_send_count_stored(rp_send *send, uint32_t messages, uint64
     rp_msg_traffic stored = {.messages = messages,
                              .bytes = bytes,
                              .requests = 1,
-                             .queue_id = rp_text_is(topic, topic_size, "SCHEDULE_TOPIC_XXXX") ? queue_id : 0,
+                             .queue_id = rp_text_is(topic, topic_size, RP_SCHEDULE_TOPIC) ? queue_id : 0,
                              .topic_size = topic_size};
     count(send, RP_COUNT_MESSAGES_PUT, messages);
     count(send, RP_COUNT_BYTES_PUT, bytes);

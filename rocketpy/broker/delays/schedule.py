@@ -6,8 +6,8 @@ reference. It is an internal put, and those are not delayed again.
 
 A message that can never be delivered (its topic is gone, it does not fit a log file) goes to %DLQ%SCHEDULE_TOPIC_XXXX
 with its properties, and the level continues. After an error that may pass (a full disk, a busy broker) the delivery is
-tried again. A delivery that killed the send worker three times is refused (csrc/store/timers/delivery_marks.h), also as
-a dead letter: the message stays where it is.
+tried again. A delivery that crashed the send worker three times is refused (csrc/store/timers/delivery_marks.h), also
+as a dead letter: the message stays where it is.
 
 Time is the broker's clock, which store timestamps follow. When the system clock is set back, it advances at half speed,
 so that a delay keeps its length (docs/adr/0090).

@@ -9,21 +9,15 @@ import pytest
 
 pytest.importorskip("rocketpy.native._rocketpy", reason="the fast path is C")
 
-from rocketpy.native.core import ffi, lib
+from rocketpy.native.core import lib
 from rocketpy.reactor.worker_messages import decode_commit_offset
-from tests.support.fast_path import FastPath
+from tests.support.fast_path import Clock, FastPath
 from tests.support.fast_path_requests import pull, ready
 
 QUEUES = 1000
 OFFSETS_MAX, LEAST, INTERVAL_NS = 1 << 16, 16, 5_000_000  # csrc/workers/pull/commits.h
 DEPTH_MAX = 1 << 14  # csrc/workers/shared/traffic.h
 TURN_PULLS = 128  # that the pull worker takes from a ring in one turn
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now_ns = 10**10
-        self.pointer = ffi.callback("uint64_t(void)", lambda: self.now_ns)
 
 
 @pytest.fixture

@@ -14,13 +14,13 @@ from rocketpy.broker.fast_path.shared_memory import DeliveryMarks, SharedHalfSta
 from rocketpy.codes import ResponseCode
 from rocketpy.message.batch import ENTRIES_MAX, encode_entry
 from rocketpy.message.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
-from rocketpy.native.core import ffi, lib
+from rocketpy.native.core import lib
 from rocketpy.reactor.worker_messages import decode_served, encode_put
 from rocketpy.remoting.abc import Peer
 from rocketpy.remoting.command import FLAG_ONEWAY
 from rocketpy.remoting.fast_path import MessageToPut
 from rocketpy.remoting.request_log import ServedRequest
-from tests.support.fast_path import FastPath
+from tests.support.fast_path import Clock, FastPath
 from tests.support.fast_path_requests import pull, ready, send_v2
 from tests.support.half_messages import COMMIT, ROLLBACK, end_request, send_half
 
@@ -28,12 +28,6 @@ MS = 1_000_000
 NAME_MAX, DEPTH_MAX = 127, 1 << 13  # csrc/workers/shared/request_log.h
 WAITING_BYTES_MAX, ID_SIZE = 1 << 24, 33  # csrc/workers/send/send_private.h; bytes of a message id and its comma
 PEER = Peer("127.0.0.1", 40000)
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now_ns = 10_000 * MS
-        self.pointer = ffi.callback("uint64_t(void)", lambda: self.now_ns)
 
 
 @pytest.fixture

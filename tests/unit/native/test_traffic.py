@@ -12,17 +12,11 @@ pytest.importorskip("rocketpy.native._rocketpy", reason="the fast path is C")
 from rocketpy.native.core import ffi, lib
 from rocketpy.reactor.worker_messages import decode_traffic
 from rocketpy.remoting.fast_path import Traffic
-from tests.support.fast_path import FastPath
+from tests.support.fast_path import Clock, FastPath
 from tests.support.fast_path_requests import pull, ready, send_v2
 
 SECOND_NS = 1_000_000_000
 KEYS_MAX, DEPTH_MAX = 4096, 1 << 14  # csrc/workers/shared/traffic.h
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now_ns = 10 * SECOND_NS
-        self.pointer = ffi.callback("uint64_t(void)", lambda: self.now_ns)
 
 
 @pytest.fixture
