@@ -7,7 +7,6 @@ import os
 import platform
 import shlex
 import statistics
-import subprocess
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +16,9 @@ from pathlib import Path
 import attrs
 from rich.table import Table
 
-from .brokers import JAVA_VERSION
+from rocketpy.bench.result import commit_of, first_line
+
+from .brokers import JAVA_VERSION, ROOT
 from .scenarios import Bar, Scenario
 from .turn import Measurement
 
@@ -150,15 +151,6 @@ def tables(measurements: Sequence[Measurement], scenarios: Sequence[Scenario]) -
     return [summary, latency]
 
 
-def first_line(command: Sequence[str]) -> str:
-    """What a command says of its version; "" if it fails or is missing."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return next(iter((done.stdout or done.stderr).splitlines()), "")
-
-
 def machine() -> dict[str, str | int]:
     info = Path("/proc/cpuinfo").read_text().splitlines()
     model = next((line.partition(":")[2].strip() for line in info if line.startswith("model name")), "")
@@ -170,7 +162,7 @@ def machine() -> dict[str, str | int]:
         "python": platform.python_version(),
         "java": first_line(["java", "-version"]),
         "rocketmq": JAVA_VERSION,
-        "rocketpy": first_line(["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]),
+        "rocketpy": commit_of(ROOT),
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
     }
 

@@ -6,7 +6,6 @@ For a change that should cost nothing: build the commit before it in a worktree 
 from __future__ import annotations
 
 import statistics
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,8 @@ import attrs
 import click
 from rich.console import Console
 from rich.table import Table
+
+from rocketpy.bench.result import commit_of
 
 from . import report
 from .brokers import ROOT, python_of, running
@@ -93,11 +94,9 @@ def rows(turns: Sequence[Turn], metrics: Mapping[str, Sequence[str]]) -> Iterato
             )
 
 
-def commit_of(root: Path) -> str:
-    if not (root / ".git").exists():  # a build of tests.support.releases
-        return root.name
-    command = ["git", "-C", str(root), "describe", "--always", "--dirty"]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or "no commit"
+def name_of(root: Path) -> str:
+    """A checkout's commit; the directory's name of a build of tests.support.releases."""
+    return commit_of(root) or root.name
 
 
 @click.command()
@@ -121,12 +120,12 @@ def main(other: Path, only: tuple[str, ...], repeat: int, seconds: float, messag
     turns = take_turns(console, other, plan, stores, repeat)
     shown = {name: STORE_METRICS[name] for name in stores} | {one.name: metrics_of(one) for one in scenarios}
     found = list(rows(turns, shown))
-    table = Table(*HEADINGS, title=f"this: {commit_of(ROOT)}, other: {commit_of(other)}; medians of {repeat} turns")
+    table = Table(*HEADINGS, title=f"this: {name_of(ROOT)}, other: {name_of(other)}; medians of {repeat} turns")
     for row in found:
         table.add_row(*row)
     console.print(table)
     if markdown is not None:
-        heads = f"This: {commit_of(ROOT)}, other: {commit_of(other)}; medians of {repeat} turns of {seconds:g} s."
+        heads = f"This: {name_of(ROOT)}, other: {name_of(other)}; medians of {repeat} turns of {seconds:g} s."
         markdown.write_text(
             f"`{report.command_of('bench.versions')}`\n\n{heads}\n\n{report.markdown_table(HEADINGS, iter(found))}\n"
         )

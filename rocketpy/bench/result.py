@@ -133,11 +133,19 @@ def now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def commit_of(root: Path) -> str:
+    """Return the commit of a checkout, with `-dirty` if more than results of measurements differs from it; empty for a
+    directory that is none, as an installed wheel."""
+    if not (root / ".git").exists():
+        return ""
+    git = ["git", "-C", str(root)]
+    changed = first_line([*git, "status", "--porcelain", "--untracked-files=no", "--", ".", ":!bench/results"])
+    return first_line([*git, "describe", "--always"]) + ("-dirty" if changed else "")
+
+
 def software() -> dict[str, str]:
-    """Return version and commit; the commit is empty where rocketpy is installed from a wheel."""
-    root = Path(__file__).resolve().parents[2]
-    commit = first_line(["git", "-C", str(root), "describe", "--always", "--dirty"]) if (root / ".git").exists() else ""
-    return {"version": __version__, "commit": commit}
+    """Return version and commit."""
+    return {"version": __version__, "commit": commit_of(Path(__file__).resolve().parents[2])}
 
 
 def machine() -> dict[str, Any]:

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from bench.report import Row, first_line
+from bench.report import Row
+from rocketpy.bench.result import first_line
 
 
 @pytest.mark.parametrize(

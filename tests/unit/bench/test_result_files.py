@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -90,3 +91,20 @@ def test_the_plots_are_the_same_for_the_same_result(tmp_path: Path) -> None:
 )
 def test_a_number_has_three_figures_and_no_exponent(value: float | None, text: str) -> None:
     assert report.number(value) == ours.number(value) == text
+
+
+def test_a_commit_is_dirty_when_more_than_results_has_changed(tmp_path: Path) -> None:
+    """Holds: one measurement after the other may write its page, and all of them name the commit that they measured."""
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(tmp_path)]
+    code, page = tmp_path / "code.py", tmp_path / "bench/results/page.md"
+    page.parent.mkdir(parents=True)
+    assert result.commit_of(tmp_path) == ""
+    for arguments in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "all"]):
+        code.touch()
+        page.touch()
+        subprocess.run([*git, *arguments], check=True)
+    page.write_text("figures")
+    clean = result.commit_of(tmp_path)
+    assert clean and not clean.endswith("-dirty")
+    code.write_text("changed")
+    assert result.commit_of(tmp_path) == f"{clean}-dirty"
