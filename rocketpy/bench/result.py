@@ -134,12 +134,12 @@ def now() -> str:
 
 
 def commit_of(root: Path) -> str:
-    """Return the commit of a checkout, with `-dirty` if more than results of measurements differs from it; empty for a
-    directory that is none, as an installed wheel."""
+    """Return the commit of a checkout, with `-dirty` if more than pages and results of measurements differs from it;
+    empty for a directory that is none, as an installed wheel."""
     if not (root / ".git").exists():
         return ""
-    git = ["git", "-C", str(root)]
-    changed = first_line([*git, "status", "--porcelain", "--untracked-files=no", "--", ".", ":!bench/results"])
+    git, code = ["git", "-C", str(root)], (".", ":!bench/results", ":!docs", ":!*.md")
+    changed = first_line([*git, "status", "--porcelain", "--untracked-files=no", "--", *code])
     return first_line([*git, "describe", "--always"]) + ("-dirty" if changed else "")
 
 

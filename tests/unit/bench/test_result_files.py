@@ -102,8 +102,10 @@ def test_a_commit_is_dirty_when_more_than_results_has_changed(tmp_path: Path) ->
     for arguments in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "all"]):
         code.touch()
         page.touch()
+        (tmp_path / "README.md").touch()
         subprocess.run([*git, *arguments], check=True)
     page.write_text("figures")
+    (tmp_path / "README.md").write_text("the same figures")
     clean = result.commit_of(tmp_path)
     assert clean and not clean.endswith("-dirty")
     code.write_text("changed")
