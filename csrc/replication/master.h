@@ -4,7 +4,7 @@
  *
  * Runs alone in its process, GIL released. One loop serves all slaves: a slave that does not read costs a socket whose
  * buffer is full, and nothing else. Python accepts connections, and hands over those
- * that may be slaves (rocketpy/replication/handshakes.py). */
+ * that may be slaves (rocketpy/replication/master_handshakes.py). */
 #include <stdint.h>
 #include "base/status.h"
 #include "ipc/member.h"

@@ -6,7 +6,7 @@
  * What a slave sends is validated: reports never go back and never name bytes that were not sent to it.
  *
  * It begins when the handshake of a slave of rocketpy is over, or with the first report of one of 4.9
- * (rocketpy/replication/handshakes.py). */
+ * (rocketpy/replication/master_handshakes.py). */
 #include <stdint.h>
 #include "base/status.h"
 #include "replication/master.h"

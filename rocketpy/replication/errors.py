@@ -22,6 +22,14 @@ class NoTls(MasterUnusable):
         super().__init__(f"{self.found}; {remedy}")
 
 
+class MasterReplaced(MasterUnusable):
+    """The master is older than one that this member knows; it may not know that yet."""
+
+
+class OtherOrders(MasterUnusable):
+    """Another master is to be followed, or none."""
+
+
 class ReplicatorStopped(Exception):
     """This slave is told to stop while it waits for its master. No fault of either."""
 
@@ -36,6 +44,14 @@ class CannotFollow(StoreError):
 
 class Diverged(CannotFollow):
     """The two logs are not one history, or the part is gone that would show it."""
+
+
+class NeedsCut(CannotFollow):
+    """The log of this member has to end at `position` before it can follow."""
+
+    def __init__(self, position: int, end: int) -> None:
+        super().__init__(f"{end - position} bytes after log offset {position} are not in the master's log")
+        self.position = position
 
 
 # --- logs that do not fit ---------------------------------------------------------------------------------------------

@@ -22,17 +22,13 @@ from rocketpy.failover.rules.epochs import EpochList, Log
 from rocketpy.native.core import ffi, lib
 
 from .epoch_file import EpochFile
-from .errors import CannotFollow, Diverged, MasterUnusable
+from .errors import CannotFollow, Diverged, MasterUnusable, NeedsCut, OtherOrders
 from .frames import fenced
 from .guide import MasterAddress
-from .introduction import Extent, Membership, Welcome
-from .membership import NeedsCut, check_tail, check_welcome, joined
+from .handshake_messages import Extent, Membership, Welcome
+from .member_handshake_rules import check_tail, check_welcome, joined
 
 ALL_WRITTEN = 2**64 - 1
-
-
-class OtherOrders(MasterUnusable):
-    """Another master is to be followed, or none."""
 
 
 @attrs.define(eq=False)

@@ -1,7 +1,7 @@
 """The replicator of a master: decides who may be a slave, and runs the C loop that serves the slaves.
 
-    listener -> address in haAddresses? room? -> handshakes.py -> csrc/replication/master.c, which sends the log
-                                                 a slave of rocketpy: handshake.py, in between
+    listener -> address in haAddresses? room? -> master_handshakes.py -> csrc/replication/master.c, the log
+                                                 a slave of rocketpy: handshake_rules.py, in between
 
 What a slave does wrong is a line in the log that names it, the positions and the remedy; lines of one kind are limited.
 """
@@ -28,10 +28,10 @@ from rocketpy.native import Status
 from rocketpy.native.core import ffi, lib
 
 from .frames import POSITION_MAX, printable
-from .handshake import LATER, encode_challenge, log_crc, read_hello, start_for, stranger
-from .handshakes import NS_PER_S, Ended, Handshakes, HaPort, Newcomer, is_magic
-from .introduction import Extent, Group, Hello, Refusal, Tail, Welcome
-from .membership import Join, join_for, tail_below
+from .handshake_messages import Extent, Group, Hello, Refusal, Tail, Welcome
+from .handshake_rules import LATER, encode_challenge, log_crc, read_hello, start_for, stranger
+from .master_handshakes import NS_PER_S, Ended, Handshakes, HaPort, Newcomer, is_magic
+from .member_handshake_rules import Join, join_for, tail_below
 from .secret import Nonces, new_nonce
 from .slave_table import SlaveTable
 

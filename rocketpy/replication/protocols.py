@@ -2,7 +2,7 @@
 
     ReferenceProtocol  a master of the reference: it compares nothing, so the slave has it send what should be the end
                        of the slave's log
-    RocketpyProtocol   a master of rocketpy: it compares both ends itself, in the handshake (greeting.py)
+    RocketpyProtocol   a master of rocketpy: it compares both ends itself, in the handshake (slave_handshake.py)
     MemberProtocol     a master with automatic failover: both sides compare the epochs of their logs first
 
 A plain slave asks each time anew what its master speaks: another version may have been installed.
@@ -25,15 +25,14 @@ from rocketpy.store.files import StorePaths
 from rocketpy.store.reading.commitlog import CommitLog
 
 from .connection import connect_ha
-from .errors import CannotFollow, CutAsked, Diverged, ReplicatorStopped
+from .errors import CannotFollow, CutAsked, Diverged, MasterReplaced, ReplicatorStopped
 from .follower import Follower
-from .greeting import crc_of, introduce, tell_fenced
 from .guide import MasterAddress, NamedMaster
-from .handshake import ReadLog
-from .introduction import Extent, Group, Welcome
+from .handshake_messages import Extent, Group, Welcome
+from .handshake_rules import ReadLog
 from .master_log import Caller, MasterLog, ask_master
-from .membership import MasterReplaced
-from .start import Start, compare_end, start_of
+from .reference_start import Start, compare_end, start_of
+from .slave_handshake import crc_of, introduce, tell_fenced
 from .stream import Agreement, ByteReader, Intake, LogStream, MemberStream, send_report
 from .truncation import Truncation, find_cut
 

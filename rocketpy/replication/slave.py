@@ -21,10 +21,8 @@ from rocketpy.logs import LogLimit, and_more
 from rocketpy.native.core import lib
 from rocketpy.reactor.worker_spec import EXIT_REOPEN, WorkerContext
 
-from .errors import CannotFollow, CutAsked, MasterUnusable, ReplicatorStopped
-from .follower import OtherOrders
+from .errors import CannotFollow, CutAsked, MasterUnusable, NeedsCut, OtherOrders, ReplicatorStopped
 from .guide import MasterAddress
-from .membership import NeedsCut
 from .protocols import SlaveSide, open_stream
 from .slave_states import Event, State, next_failures, next_state
 from .stream import LogStream

@@ -21,8 +21,8 @@ from rocketpy.store.control_block import ControlBlock
 
 from .errors import MasterUnusable
 from .follower import Follower
-from .introduction import Extent
-from .start import REPORT
+from .handshake_messages import Extent
+from .reference_start import REPORT
 
 TURN_S = 1.0
 NOTHING_REPORTED = (1 << 64) - 1

@@ -22,9 +22,9 @@ from rocketpy.store.recovery.diverged import NoRoomAside, check_room, request_cu
 
 from .errors import Diverged, MasterUnusable
 from .frames import DATA, FRAME
-from .greeting import introduce
-from .handshake import ReadLog
-from .introduction import Extent, Group
+from .handshake_messages import Extent, Group
+from .handshake_rules import ReadLog
+from .slave_handshake import introduce
 from .stream import ByteReader
 
 logger = logging.getLogger(__name__)

@@ -15,11 +15,11 @@ pytest.importorskip("rocketpy.native._rocketpy", reason="a part of the broker, w
 
 from rocketpy.failover.rules.epochs import Epoch, EpochList, Log, common_end
 from rocketpy.native.core import lib
-from rocketpy.replication.errors import CannotFollow, Diverged, MasterUnusable
+from rocketpy.replication.errors import CannotFollow, Diverged, MasterUnusable, NeedsCut
 from rocketpy.replication.frames import FrameInvalid
-from rocketpy.replication.handshake import TAIL_MAX, encode_challenge, read_answer, read_challenge, start_for
-from rocketpy.replication.introduction import EPOCH_MAX, Extent, Group, Hello, Membership, Refusal, Tail, Welcome
-from rocketpy.replication.membership import Join, NeedsCut, check_tail, check_welcome, join_for
+from rocketpy.replication.handshake_messages import EPOCH_MAX, Extent, Group, Hello, Membership, Refusal, Tail, Welcome
+from rocketpy.replication.handshake_rules import TAIL_MAX, encode_challenge, read_answer, read_challenge, start_for
+from rocketpy.replication.member_handshake_rules import Join, check_tail, check_welcome, join_for
 from rocketpy.replication.secret import Nonces
 from tests.support.budget import budget
 

@@ -20,10 +20,10 @@ pytest.importorskip("rocketpy.native._rocketpy", reason="a part of the broker, w
 from rocketpy.native.core import lib
 from rocketpy.replication import master as master_module
 from rocketpy.replication.frames import FRAME, JSON_MAX, TLS_HANDSHAKE
-from rocketpy.replication.handshake import encode_challenge, read_hello, start_for
-from rocketpy.replication.introduction import Extent, Hello, Refusal, Tail, Welcome
+from rocketpy.replication.handshake_messages import Extent, Hello, Refusal, Tail, Welcome
+from rocketpy.replication.handshake_rules import encode_challenge, read_hello, start_for
 from rocketpy.replication.master import REASON_OF
-from rocketpy.replication.membership import join_for, tail_below
+from rocketpy.replication.member_handshake_rules import join_for, tail_below
 from rocketpy.replication.secret import Nonces
 from rocketpy.replication.slave_table import REASONS
 from tests.support.budget import budget

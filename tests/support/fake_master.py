@@ -10,7 +10,7 @@ from typing import Self
 
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.frame import FrameCutter
-from rocketpy.replication.start import HEADER, REPORT
+from rocketpy.replication.reference_start import HEADER, REPORT
 
 PORT_TRIES = 50
 

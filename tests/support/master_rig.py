@@ -18,9 +18,9 @@ from rocketpy.native.core import ffi, lib
 from rocketpy.reactor.ring import STOP_LEAVE, WorkerBlock
 from rocketpy.reactor.topology import Topology
 from rocketpy.remoting.networks import parse_networks
-from rocketpy.replication.handshakes import HaPort
-from rocketpy.replication.introduction import Group
+from rocketpy.replication.handshake_messages import Group
 from rocketpy.replication.master import Master, MasterMember
+from rocketpy.replication.master_handshakes import HaPort
 from rocketpy.replication.slave_table import SlaveState, SlaveTable
 from rocketpy.store.control_block import ControlBlock
 from tests.support.waiting import wait_until

@@ -24,9 +24,9 @@ from rocketpy.remoting.networks import parse_networks
 from rocketpy.replication.epoch_file import EpochFile
 from rocketpy.replication.follower import Follower
 from rocketpy.replication.guide import NamedMaster
-from rocketpy.replication.handshakes import HaPort
-from rocketpy.replication.introduction import Group
+from rocketpy.replication.handshake_messages import Group
 from rocketpy.replication.master import Master, MasterMember
+from rocketpy.replication.master_handshakes import HaPort
 from rocketpy.replication.protocols import SlaveSide
 from rocketpy.replication.slave import SlaveReplicator
 from rocketpy.replication.slave_table import SlaveTable

@@ -22,7 +22,7 @@ from rocketpy.failover.member_block import MemberBlock, MemberOrders
 from rocketpy.failover.rules.epochs import Epoch, EpochList
 from rocketpy.native.core import lib
 from rocketpy.replication.frames import FRAME, JSON_MAX, MAGIC, TLS_HANDSHAKE
-from rocketpy.replication.introduction import NO_MEMBER, Extent, Hello, Membership, Tail
+from rocketpy.replication.handshake_messages import NO_MEMBER, Extent, Hello, Membership, Tail
 from rocketpy.replication.master import MasterMember
 from rocketpy.replication.slave_table import REASONS
 from tests.support.master_rig import FILE_SIZE, MasterRig, frames, report

@@ -19,9 +19,9 @@ from rocketpy.errors import RocketError
 from rocketpy.failover.member_block import Following, MemberBlock
 from rocketpy.replication.connection import connect_ha
 from rocketpy.replication.epoch_file import EpochFile
-from rocketpy.replication.greeting import introduce
-from rocketpy.replication.introduction import Extent, Group, Membership
+from rocketpy.replication.handshake_messages import Extent, Group, Membership
 from rocketpy.replication.secret import read_secret
+from rocketpy.replication.slave_handshake import introduce
 from rocketpy.replication.stream import ByteReader
 from rocketpy.store.files import StorePaths
 

@@ -13,9 +13,9 @@ from rocketpy.reactor.topology import REPLICATOR, SEND, STORE
 from rocketpy.reactor.worker_spec import WorkerContext
 from rocketpy.remoting.networks import parse_networks
 from rocketpy.replication.epoch_file import EpochFile
-from rocketpy.replication.handshakes import HaPort
-from rocketpy.replication.introduction import Group
+from rocketpy.replication.handshake_messages import Group
 from rocketpy.replication.master import Master, MasterMember
+from rocketpy.replication.master_handshakes import HaPort
 
 from .inherited import Inherited
 

@@ -15,7 +15,7 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 from rocketpy.native.core import lib
 from rocketpy.replication import truncation
 from rocketpy.replication.errors import Diverged, MasterUnusable
-from rocketpy.replication.introduction import Extent
+from rocketpy.replication.handshake_messages import Extent
 from rocketpy.replication.stream import ByteReader
 from rocketpy.replication.truncation import find_cut, last_record_end, same_until
 from tests.support.cases import cases

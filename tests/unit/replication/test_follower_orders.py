@@ -12,10 +12,9 @@ pytest.importorskip("rocketpy.native._rocketpy", reason="a part of the broker, w
 from rocketpy.failover.member_block import Following, MemberBlock, MemberOrders
 from rocketpy.native.core import ffi
 from rocketpy.replication.epoch_file import EpochFile
-from rocketpy.replication.errors import MasterUnusable
-from rocketpy.replication.follower import Follower, OtherOrders
-from rocketpy.replication.introduction import Extent, Tail, Welcome
-from rocketpy.replication.membership import NeedsCut
+from rocketpy.replication.errors import MasterUnusable, NeedsCut, OtherOrders
+from rocketpy.replication.follower import Follower
+from rocketpy.replication.handshake_messages import Extent, Tail, Welcome
 from tests.support.member_pair import B, epochs
 
 FOLLOWING = Following(member="a", epoch=6, ha_address="10.0.0.1:10912", address="10.0.0.1:10911")

@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("rocketpy.native._rocketpy", reason="a part of the broker, which needs the compiled core")
 
-from rocketpy.replication.introduction import NO_EPOCHS, Extent, Membership
+from rocketpy.replication.handshake_messages import NO_EPOCHS, Extent, Membership
 from tests.support.member_pair import IMAGE, A, B, MemberMaster, epochs
 from tests.support.own_frames import REFUSE, WELCOME
 from tests.support.slave_rig import FILE_SIZE

@@ -15,8 +15,8 @@ from rocketpy.native.core import lib
 from rocketpy.reactor.ring import WorkerBlock
 from rocketpy.replication.epoch_file import EpochFile
 from rocketpy.replication.follower import Follower
-from rocketpy.replication.introduction import Extent, Welcome
-from rocketpy.replication.start import Start
+from rocketpy.replication.handshake_messages import Extent, Welcome
+from rocketpy.replication.reference_start import Start
 from rocketpy.store.control_block import ControlBlock
 from tests.support.member_pair import epochs
 from tests.support.own_frames import ack, data_frame, fenced, heartbeat

@@ -17,8 +17,8 @@ pytest.importorskip("rocketpy.native._rocketpy", reason="a part of the broker, w
 
 from rocketpy.native.core import lib
 from rocketpy.replication.frames import MAGIC
-from rocketpy.replication.handshake import read_challenge
-from rocketpy.replication.introduction import Extent, Hello, Membership
+from rocketpy.replication.handshake_messages import Extent, Hello, Membership
+from rocketpy.replication.handshake_rules import read_challenge
 from tests.support.member_pair import IMAGE, B, MemberFollower, MemberMaster, epochs
 from tests.support.own_frames import ACK, DATA, WELCOME, ack, data_frame, fenced, frame, heartbeat, split
 from tests.support.slave_rig import FILE_SIZE

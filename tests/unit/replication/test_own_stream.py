@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("rocketpy.native._rocketpy", reason="a part of the broker, which needs the compiled core")
 
 from rocketpy.native.core import lib
-from rocketpy.replication.start import Start
+from rocketpy.replication.reference_start import Start
 from tests.support.own_frames import HELLO, REFUSE, ack, data_frame, frame, heartbeat
 from tests.unit.replication.test_stream import SETTINGS, Rig
 

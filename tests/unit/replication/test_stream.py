@@ -20,7 +20,7 @@ from rocketpy.reactor.ring import Ring, WorkerBlock
 from rocketpy.replication import stream as stream_module
 from rocketpy.replication.errors import MasterUnusable
 from rocketpy.replication.follower import Follower
-from rocketpy.replication.start import HEADER, Start
+from rocketpy.replication.reference_start import HEADER, Start
 from rocketpy.replication.stream import (
     Agreement,
     ByteReader,

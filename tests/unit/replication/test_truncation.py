@@ -15,7 +15,7 @@ from rocketpy.native.core import lib
 from rocketpy.reactor.worker_spec import EXIT_REOPEN, WorkerContext
 from rocketpy.replication import protocols
 from rocketpy.replication.errors import Diverged
-from rocketpy.replication.introduction import Extent
+from rocketpy.replication.handshake_messages import Extent
 from rocketpy.replication.slave import SlaveReplicator
 from rocketpy.store.recovery.diverged import take_cut_request
 from tests.support.fake_master import FakeMaster

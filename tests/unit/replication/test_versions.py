@@ -15,13 +15,12 @@ import pytest
 
 pytest.importorskip("rocketpy.native._rocketpy", reason="a part of the broker, which needs the compiled core")
 
-from rocketpy.replication import introduction
 from rocketpy.replication.errors import MasterUnusable
 from rocketpy.replication.frames import Fields, FrameInvalid
-from rocketpy.replication.greeting import introduce
-from rocketpy.replication.handshake import encode_challenge
-from rocketpy.replication.introduction import Extent, Group, Hello, Refusal, Tail, Welcome
+from rocketpy.replication.handshake_messages import Extent, Group, Hello, Refusal, Tail, Welcome
+from rocketpy.replication.handshake_rules import encode_challenge
 from rocketpy.replication.secret import Nonces
+from rocketpy.replication.slave_handshake import introduce
 from rocketpy.replication.stream import ByteReader
 from rocketpy.replication.versions import OWN, Versions, common, no_common_version, read_versions
 from tests.support.master_rig import MasterRig
@@ -215,6 +214,6 @@ def test_a_slave_without_a_common_version_is_told_why(
 
 def test_the_range_of_version_3_is_proved() -> None:
     said = hello(3, OWN)
-    assert introduction.Hello.read(said.encode(SECRET, OTHER_NONCE)[5:]).is_proved(SECRET, OTHER_NONCE)
+    assert Hello.read(said.encode(SECRET, OTHER_NONCE)[5:]).is_proved(SECRET, OTHER_NONCE)
     widened = json.loads(said.encode(SECRET, OTHER_NONCE)[5:]) | {"lowest": 1}
     assert not Hello.read(json.dumps(widened).encode()).is_proved(SECRET, OTHER_NONCE)

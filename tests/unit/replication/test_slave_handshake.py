@@ -16,9 +16,9 @@ import pytest
 pytest.importorskip("rocketpy.native._rocketpy", reason="a part of the broker, which needs the compiled core")
 
 from rocketpy.replication.errors import CannotFollow, Diverged, MasterUnusable
-from rocketpy.replication.greeting import introduce
-from rocketpy.replication.introduction import Extent, Group, Refusal, Welcome
+from rocketpy.replication.handshake_messages import Extent, Group, Refusal, Welcome
 from rocketpy.replication.secret import Nonces
+from rocketpy.replication.slave_handshake import introduce
 from rocketpy.replication.stream import ByteReader
 from tests.support.own_frames import CHALLENGE, DATA, HELLO, MAGIC, NONCE, REFUSE, WELCOME, frame, json_frame, proof_of
 

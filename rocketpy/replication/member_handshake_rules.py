@@ -1,4 +1,4 @@
-"""The start of a stream between members of a group with automatic failover: pure decisions of both sides.
+"""The rules of the handshake between members of a group with automatic failover: pure decisions of both sides.
 
 Both send the epochs of their logs (failover/rules/epochs.py). The logs are equal up to the position where the epochs
 part; the follower's bytes after it are of another history, and are cut while its store is opened anew. Epochs say
@@ -13,21 +13,9 @@ import attrs
 
 from rocketpy.failover.rules.epochs import EpochList, Log, common_end, cut_for, may_serve, may_take
 
-from .errors import CannotFollow, Diverged, MasterUnusable, member_cannot_be_cut, member_differs
-from .handshake import LATER, other_files, stranger, tail_place
-from .introduction import Extent, Group, Hello, Refusal, Welcome
-
-
-class NeedsCut(CannotFollow):
-    """The log has to end at `position` before it can follow."""
-
-    def __init__(self, position: int, end: int) -> None:
-        super().__init__(f"{end - position} bytes after log offset {position} are not in the master's log")
-        self.position = position
-
-
-class MasterReplaced(MasterUnusable):
-    """The master is older than one that this member knows; it may not know that yet."""
+from .errors import Diverged, MasterReplaced, MasterUnusable, NeedsCut, member_cannot_be_cut, member_differs
+from .handshake_messages import Extent, Group, Hello, Refusal, Welcome
+from .handshake_rules import LATER, other_files, stranger, tail_place
 
 
 @attrs.frozen

@@ -13,8 +13,8 @@ pytest.importorskip("rocketpy.native._rocketpy", reason="a part of the broker, w
 
 from rocketpy.native.core import lib
 from rocketpy.replication.errors import CannotFollow, Diverged, MasterUnusable
-from rocketpy.replication.handshake import encode_challenge, read_answer, read_challenge, start_for, tail_place
-from rocketpy.replication.introduction import Extent, Group, Hello, Refusal, Welcome
+from rocketpy.replication.handshake_messages import Extent, Group, Hello, Refusal, Welcome
+from rocketpy.replication.handshake_rules import encode_challenge, read_answer, read_challenge, start_for, tail_place
 from rocketpy.replication.secret import Nonces
 from rocketpy.replication.versions import OWN
 from tests.support.cases import cases

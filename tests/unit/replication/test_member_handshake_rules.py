@@ -8,14 +8,12 @@ import pytest
 pytest.importorskip("rocketpy.native._rocketpy", reason="a part of the broker, which needs the compiled core")
 
 from rocketpy.failover.rules.epochs import EpochList, Log
-from rocketpy.replication.errors import Diverged, MasterUnusable
+from rocketpy.replication.errors import Diverged, MasterReplaced, MasterUnusable, NeedsCut
 from rocketpy.replication.frames import encode
-from rocketpy.replication.handshake import TAIL_MAX, read_answer, start_for
-from rocketpy.replication.introduction import EPOCHS_MAX, Extent, Group, Hello, Membership, Refusal, Tail, Welcome
-from rocketpy.replication.membership import (
+from rocketpy.replication.handshake_messages import EPOCHS_MAX, Extent, Group, Hello, Membership, Refusal, Tail, Welcome
+from rocketpy.replication.handshake_rules import TAIL_MAX, read_answer, start_for
+from rocketpy.replication.member_handshake_rules import (
     Join,
-    MasterReplaced,
-    NeedsCut,
     check_tail,
     check_welcome,
     join_for,

@@ -7,8 +7,8 @@ import socket
 
 from .errors import MasterUnusable
 from .frames import FRAME, JSON_MAX, MAGIC, fenced
-from .handshake import ReadLog, log_crc, read_answer, read_challenge, tail_place
-from .introduction import NO_MEMBER, Extent, Group, Hello, Membership, Tail, Welcome
+from .handshake_messages import NO_MEMBER, Extent, Group, Hello, Membership, Tail, Welcome
+from .handshake_rules import ReadLog, log_crc, read_answer, read_challenge, tail_place
 from .secret import Nonces, new_nonce
 from .stream import ByteReader
 from .versions import OWN, common, no_common_version

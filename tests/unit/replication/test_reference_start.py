@@ -9,9 +9,9 @@ import pytest
 pytest.importorskip("rocketpy.native._rocketpy", reason="a part of the broker, which needs the compiled core")
 
 from rocketpy.replication.errors import CannotFollow, MasterUnusable
-from rocketpy.replication.handshake import TAIL_MAX
+from rocketpy.replication.handshake_rules import TAIL_MAX
 from rocketpy.replication.master_log import MasterLog
-from rocketpy.replication.start import HEADER, Start, compare_end, start_of
+from rocketpy.replication.reference_start import HEADER, Start, compare_end, start_of
 from tests.support.cases import cases
 
 SIZE = 1_000_000

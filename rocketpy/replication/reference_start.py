@@ -1,4 +1,8 @@
-"""The start of a slave's stream, and the comparison of both logs before it: pure decisions and a reader of frames."""
+"""The start of the stream of a master of the reference, and the comparison of both logs before it.
+
+Such a master has no handshake and compares nothing: the slave compares what it sends with the end of its own log. Pure
+decisions, and a reader of frames.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from collections.abc import Callable
 import attrs
 
 from .errors import CannotFollow, MasterUnusable, differs, master_begins_later, master_is_shorter, other_file_size
-from .handshake import TAIL_MAX
+from .handshake_rules import TAIL_MAX
 from .master_log import MasterLog
 
 HEADER = struct.Struct(

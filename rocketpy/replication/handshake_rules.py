@@ -1,4 +1,4 @@
-"""The handshake between brokers of rocketpy: pure decisions of both sides.
+"""The rules of the handshake between brokers of rocketpy: pure decisions of both sides.
 
 The fields are in docs/understand/replication-protocol.md.
 
@@ -26,7 +26,7 @@ from .errors import (
     other_file_size,
 )
 from .frames import Fields, FrameInvalid, encode, printable
-from .introduction import Extent, Group, Hello, Refusal, Welcome
+from .handshake_messages import Extent, Group, Hello, Refusal, Welcome
 from .secret import MASTER, NONCE, Nonces, is_proof
 from .versions import OWN, RANGES_SINCE, Versions, common, no_common_version, read_versions
 
