@@ -15,7 +15,7 @@
 
 enum { SEPARATORS_STEP = 16 };
 
-/* Of up to SEPARATORS_STEP bytes: bit i is set where byte i is a separator, or is not ASCII. */
+/* The separators in up to SEPARATORS_STEP bytes: bit i is set where byte i is one, or is not ASCII. */
 typedef struct rp_separators {
     uint32_t names;  /* after a name */
     uint32_t pieces; /* after a pair */

@@ -5,7 +5,7 @@
 
 /* CRC of `size` bytes; start with `crc` 0, or go on from an earlier result. Never blocks or allocates. */
 uint32_t rp_crc32(uint32_t crc, const uint8_t *data, uint64_t size);
-/* The same by table only: the fallback, kept callable so that tests compare the two. */
+/* CRC by table only: the fallback, kept callable so that tests compare the two. */
 uint32_t rp_crc32_table(uint32_t crc, const uint8_t *data, uint64_t size);
 /* 1 if rp_crc32 uses carry-less multiply on this CPU, 0 if the table. */
 int rp_crc32_is_accelerated(void);

@@ -7,7 +7,7 @@
 /* Zeroed memory that this process shares with all that are forked later. Only pages that are written take memory. NULL
  * with errno. */
 void *rp_shared_create(uint64_t size);
-/* The same for this process alone. */
+/* Zeroed memory of this process alone. NULL with errno. */
 void *rp_private_create(uint64_t size);
 /* The one writer: change the `size` bytes at `target`. Returns their version, which is even. */
 uint64_t rp_sequence_write(uint64_t *version, void *target, const void *source, uint64_t size);

@@ -35,9 +35,9 @@ typedef struct rp_backlog {
 int rp_backlog_init(rp_backlog *backlog, rp_ring_writer *writer); /* 0, or -1 without memory */
 void rp_backlog_destroy(rp_backlog *backlog);
 static inline int rp_backlog_is_empty(const rp_backlog *backlog) { return backlog->first == NULL; }
-/* Whether a message of `connection` waits here: its next message must then wait here too. */
+/* 1 if a message of `connection` waits here: its next message must then wait here too. */
 int rp_backlog_has(const rp_backlog *backlog, uint64_t connection);
-/* Whether an internal message of `size` bytes is sure to be taken. */
+/* 1 if an internal message of `size` bytes is sure to be taken. */
 int rp_backlog_has_room(const rp_backlog *backlog, uint32_t size);
 /* Append a copy of the message. RP_OK; RP_FULL: it would exceed a bound; RP_NO_MEMORY. */
 rp_status rp_backlog_keep(rp_backlog *backlog, uint64_t connection, uint16_t type, const rp_span *spans,

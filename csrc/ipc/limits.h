@@ -53,13 +53,13 @@ void rp_limits_begin(rp_limits *limits, uint32_t selector, uint32_t epoch);
 /* A connection is opened. RP_OK with its row, 0 if it is not limited; RP_FULL: close it, the address is blocked or has
  * too many. */
 rp_status rp_limits_join(rp_limits *limits, uint32_t selector, const rp_host *peer, uint64_t now_ns, uint32_t *row);
-void rp_limits_leave(rp_limits *limits, uint32_t selector, uint32_t row);
+void rp_limits_leave(rp_limits *limits, uint32_t selector, uint32_t row); /* it is closed */
 
 /* For as long as the connection is open: */
 int rp_limits_is_blocked(const rp_limits *limits, uint32_t row, uint64_t now_ns);
 /* Returns 0: read the connection. Else a bucket is empty: do not read before this time, when it is full again. */
 uint64_t rp_limits_wait(const rp_limits *limits, uint32_t row, uint64_t now_ns);
-/* It was read: take what it holds. */
+/* The connection was read: take so much out of its buckets. */
 void rp_limits_spend(rp_limits *limits, uint32_t row, uint64_t requests, uint64_t bytes, uint64_t now_ns);
 
 /* The identity of a request was refused. Returns how many of this address were, in this window; 0: not limited. */

@@ -1,7 +1,8 @@
 #ifndef ROCKETPY_RESUME_H
 #define ROCKETPY_RESUME_H
-/* Where a restarted worker goes on: after the messages that the resume points in its block show as processed. C only.
-
+/* Where a restarted worker goes on: after the messages that the resume points in its block show as processed; and
+ * the request that a worker is serving. C only.
+ *
  * Short: inline code that selectors, codecs, send and pull share. */
 #include "base/atomic.h"
 #include "ipc/ring.h"

@@ -108,7 +108,7 @@ enum { /* rp_msg_send.flags, rp_msg_pull.flags */
        RP_REQUEST_DELAY = 131072 /* send: it has a delay level (send_delay.h) */
 };
 
-/* Of rp_msg_send.version: the manager of another member has passed the send on to this one; it goes no further. */
+/* A bit of rp_msg_send.version: the manager of another member has passed the send on to here; it goes no further. */
 enum { RP_VERSION_PASSED_ON = 0x40000000 };
 
 typedef struct rp_msg_send {

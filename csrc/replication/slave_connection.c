@@ -47,7 +47,7 @@ static rp_status acknowledge(rp_slave_connection *slave, uint64_t report, uint64
     return RP_OK;
 }
 
-/* It knows a newer epoch: this broker is not the master any more. */
+/* The slave knows a newer epoch: this broker is not the master any more. */
 static rp_status take_fenced(const rp_slave_connection *slave, const rp_slave_rules *rules, uint32_t *why) {
     int32_t epoch = (int32_t)rp_load32(slave->report + RP_HA_SIZE_FRAME_HEADER);
     if (!rules->config->member || rp_load32(slave->report) != 1 + RP_HA_SIZE_FENCED || epoch <= rules->epoch)

@@ -65,7 +65,7 @@ void rp_slave_stream_close(rp_slave_stream *stream) {
     free(stream);
 }
 
-/* ------------------------------------------------------------------ reports */
+/* ---- reports ---- */
 
 static uint64_t position_to_report(const rp_slave_stream *stream) {
     const rp_control *control = stream->config.control;
@@ -110,7 +110,7 @@ static void report(rp_slave_stream *stream, uint64_t least, uint64_t now_ns) {
     send_report(stream);
 }
 
-/* ------------------------------------------------------------------ frames */
+/* ---- frames ---- */
 
 static void take_header(rp_slave_stream *stream, uint64_t file_size) {
     int32_t size = (int32_t)rp_load32(stream->header + 8);

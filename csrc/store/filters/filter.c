@@ -62,7 +62,7 @@ struct rp_filter {
     uint8_t program[];
 };
 
-/* ------------------------------------------------------------------ programs */
+/* ---- programs ---- */
 
 /* Read a text with its size in front; 0 if it is not there whole. */
 static int take_text(const uint8_t **at, const uint8_t *end, struct text *text) {
@@ -109,7 +109,7 @@ void rp_filter_release(rp_filter *filter) {
     if (filter && --filter->holders == 0) free(filter);
 }
 
-/* ------------------------------------------------------------------ values */
+/* ---- values ---- */
 
 static void find_values(const rp_filter *filter, const uint8_t *at, uint32_t size, struct text *values,
                         uint64_t *work) {
@@ -243,7 +243,7 @@ static rp_filter_result opposite(rp_filter_result result) {
     return result == RP_FILTER_TRUE ? RP_FILTER_FALSE : result == RP_FILTER_FALSE ? RP_FILTER_TRUE : result;
 }
 
-/* ------------------------------------------------------------------ the machine */
+/* ---- the machine ---- */
 
 struct machine {
     const rp_filter *filter;
@@ -289,7 +289,7 @@ static void negate(struct value *value) {
         value->kind = UNKNOWN;
 }
 
-/* Whether the value on top is one of the texts that follow; all are skipped. */
+/* 1 if the value on top is one of the texts that follow; all are skipped. */
 static rp_filter_result find_in(struct machine *machine, const struct value *top) {
     const uint8_t *end = machine->filter->end;
     if (end - machine->at < 3) return RP_FILTER_FAULT;

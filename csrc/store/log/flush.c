@@ -60,7 +60,7 @@ void rp_flush_close(rp_flush *flush) {
     free(flush);
 }
 
-/* Whether the call failed for lack of descriptors or memory: that is not a failure of the disk, and another try may
+/* 1 if the call failed for lack of descriptors or memory: that is not a failure of the disk, and another try may
  * succeed. */
 static int lacks_resources(void) { return errno == EMFILE || errno == ENFILE || errno == ENOMEM; }
 

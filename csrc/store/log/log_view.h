@@ -20,16 +20,16 @@ const uint8_t *rp_log_view_acquire(rp_log_view *view, uint64_t phy_offset, uint6
 /* The record at `phy_offset`, which has to carry this offset and end at or below `end`, the end of the log. 1: `record`
  * points into the mapping, which needs a release; 0: there is none, or it cannot be read now. */
 int rp_log_view_record(rp_log_view *view, uint64_t phy_offset, uint64_t end, rp_record_view *record);
-/* Whether an errno of rp_log_view_acquire means that the log has no such bytes. 0: they may be read another time. */
+/* 1 if an errno of rp_log_view_acquire means that the log has no such bytes. 0: they may be read another time. */
 int rp_log_view_is_missing(int error);
 void rp_log_view_release(rp_log_view *view, uint64_t phy_offset);
 /* Unmap unused files below `min_phy_offset`: a deleted file keeps its disk space while it is mapped. Call it about once
  * a minute with control->min_phy_offset. */
 void rp_log_view_trim(rp_log_view *view, uint64_t min_phy_offset);
-/* The same for processes without the control block: checks whether the files still exist. Returns `now_ns` of the call
- * that first found a file in use deleted, the earliest of several; 0: none. NULL: does nothing. */
+/* Unmap unused files that are gone, without the control block. Returns `now_ns` of the call that first found a file in
+ * use deleted, the earliest of several; 0: none. NULL: does nothing. */
 uint64_t rp_log_view_trim_deleted(rp_log_view *view, uint64_t now_ns);
-/* The same for the file that contains this offset; 0: it was not found deleted. */
+/* That time, for the file that contains this offset; 0: it was not found deleted. */
 uint64_t rp_log_view_deleted_ns(rp_log_view *view, uint64_t phy_offset);
 /* [from, to) of one file will not be read again soon: release its page table entries. */
 void rp_log_view_drop_pages(rp_log_view *view, uint64_t from, uint64_t to);

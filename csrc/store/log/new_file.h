@@ -15,8 +15,7 @@ typedef struct rp_new_file {
 
 /* The status of the current errno: RP_NO_SPACE, RP_NO_MEMORY, else RP_IO_ERROR. */
 rp_status rp_status_of_errno(void);
-/* Begin a file for `directory`. If the file system does not support unnamed files, it is built as `directory`.new.PID.
- * */
+/* Begin a file for `directory`; built as `directory`.new.PID if the file system does not support unnamed files. */
 rp_status rp_new_file_begin(rp_new_file *file, const char *directory);
 /* Set its size: with `reserve`, all blocks are allocated, else it is sparse. */
 rp_status rp_new_file_size(rp_new_file *file, uint64_t size, int reserve);

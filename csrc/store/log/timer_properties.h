@@ -11,7 +11,7 @@
 /* In the order of their precedence; of 5.x clients, and of ONS clients. */
 static const char *const RP_TIMER_PROPERTIES[] = {"TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS",
                                                   "__STARTDELIVERTIME"};
-/* Of a message that cancels or moves a timer: the unique key of that timer. The manager serves it. */
+/* The unique key of the timer that a message cancels or moves. The manager serves such messages. */
 #define RP_TIMER_CANCEL "TIMER_DEL_UNIQKEY"
 #define RP_TIMER_MOVE "TIMER_MOVE_UNIQKEY"
 enum { RP_TIMER_DELAY_SEC = 0, RP_TIMER_DELAY_MS = 1, RP_TIMER_PROPERTY_COUNT = 4 }; /* places in it */

@@ -76,7 +76,7 @@ static rp_status parse_unit(const uint8_t *data, uint32_t size, uint64_t at, uin
     return RP_OK;
 }
 
-/* ------------------------------------------------------------------ reading */
+/* ---- reading ---- */
 
 /* Units are read from mapped files: with pread, half of the time of a pull with filter bits went into copies. */
 struct view {

@@ -114,7 +114,7 @@ int rp_queue_files_find(rp_queue_files *files, const rp_queue *queue, uint64_t n
 
 void rp_queue_files_release(rp_queue_files *files) { rp_file_cache_release(files->cache, RELEASE_FILES); }
 
-/* ------------------------------------------------------------------ writing */
+/* ---- writing ---- */
 
 static void add_dirty(struct dirty_set *dirty, uint32_t queue, uint64_t number, uint32_t what) {
     uint32_t at = queue * 2654435761u ^ (uint32_t)number * 40503u;
@@ -171,7 +171,7 @@ rp_status rp_queue_files_write(rp_queue_files *files, const rp_queue *queue, uin
     return status;
 }
 
-/* ------------------------------------------------------------------ removing */
+/* ---- removing ---- */
 
 rp_status rp_queue_files_remove_one(rp_queue_files *files, const rp_queue *queue, uint64_t number) {
     char path[PATH_MAX];
@@ -224,7 +224,7 @@ rp_status rp_queue_files_last(const rp_queue_files *files, const rp_queue *queue
     return RP_OK;
 }
 
-/* ------------------------------------------------------------------ syncing */
+/* ---- syncing ---- */
 
 /* Sync one file or directory (`sync` fdatasync, fsync), or its file system (syncfs). A missing one was deleted
  * meanwhile; then its directory is in the set. Data that a sync could not write may be lost, although the kernel marks

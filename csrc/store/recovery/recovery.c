@@ -14,8 +14,7 @@
 #include "store/queues/queue_files.h"
 #include "store/queues/unit.h"
 
-/* Whether dispatch writes a unit for the record. A record with an impossible queue or offset is damaged: it gets none.
- * */
+/* 1 if dispatch writes a unit for the record. One with an impossible queue or offset is damaged: it gets none. */
 static int gets_unit(const rp_record_view *record) {
     return rp_has_unit(record->sys_flag) && record->queue_id >= 0 && rp_cq_is_offset(record->queue_offset);
 }

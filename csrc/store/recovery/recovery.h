@@ -54,8 +54,7 @@ rp_status rp_recovery_next_offsets(rp_control_block *block, const char *commitlo
 void rp_recovery_clear_watched(rp_control_block *block);
 
 /* Count the valid units at the start of `units` (`size` bytes): those with a size > 0 and a record that ends at or
- * below `phy_limit`. Sets *max_phy_offset to the end of the last record, pre-blank units ignored (0 if there is none).
- * */
+ * below `phy_limit`. Sets *max_phy_offset to the end of the last record, not of a pre-blank unit (0: there is none). */
 uint32_t rp_recovery_count_units(const uint8_t *units, uint32_t size, uint64_t phy_limit, uint64_t *max_phy_offset);
 
 /* Check that the last unit of each live queue is in its file and points to the queue's last record. Queues that fail

@@ -39,7 +39,7 @@ typedef struct rp_timer_refused {
 rp_status rp_timer_refused_init(rp_timer_refused *refused); /* RP_OK, RP_NO_MEMORY */
 void rp_timer_refused_destroy(rp_timer_refused *refused);
 static inline uint64_t rp_timer_refused_count(const rp_timer_refused *refused) { return refused->end - refused->begin; }
-/* There are fewer than RP_TIMER_REFUSED_MAX. */
+/* Called only with fewer than RP_TIMER_REFUSED_MAX. */
 void rp_timer_refused_add(rp_timer_refused *refused, const rp_timer *timer, int64_t now_ms);
 /* The first that is to be tried now, or NULL; it stays until it is taken. */
 const rp_timer *rp_timer_refused_first(rp_timer_refused *refused, int64_t now_ms);

@@ -120,7 +120,7 @@ rp_timer_header *rp_timer_marks_header(rp_timer_marks *marks) { return marks->he
 
 int rp_timer_marks_descriptor(const rp_timer_marks *marks) { return marks->fd; }
 
-/* ------------------------------------------------------------------ journal */
+/* ---- journal ---- */
 
 static struct entry *entry_at(const rp_timer_marks *marks, uint64_t at) {
     return &marks->journal[at % RP_TIMER_JOURNAL_MAX];
@@ -154,7 +154,7 @@ void rp_timer_journal_add(rp_timer_marks *marks, const rp_timer_end *end) {
     rp_store_release(&marks->header->journal_end, at + 1);
 }
 
-/* ------------------------------------------------------------------ bits */
+/* ---- bits ---- */
 
 static uint64_t *word_of(const rp_timer_marks *marks, uint64_t number) {
     return &marks->bits[number % RP_TIMER_SPAN_MAX / 64];

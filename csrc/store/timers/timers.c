@@ -184,7 +184,7 @@ void rp_timers_close(rp_timers *timers) {
     free(timers);
 }
 
-/* ------------------------------------------------------------------ start */
+/* ---- start ---- */
 
 /* Take over the journal of the previous process. */
 static rp_status read_journal(rp_timers *timers) {
@@ -236,7 +236,7 @@ static rp_status cut(rp_timers *timers, uint64_t *end) {
     return RP_OK;
 }
 
-/* What has ended, as the log says where the marks do not know it. */
+/* Mark the timers that have ended, as the log says where the marks do not know it. */
 static rp_status load_marks(rp_timers *timers, uint64_t end) {
     rp_timer_marks *marks = timers->config.marks;
     uint64_t min = rp_load_acquire(&timers->queue->min_offset),
@@ -297,7 +297,7 @@ static rp_status load(rp_timers *timers) {
     return RP_OK;
 }
 
-/* ------------------------------------------------------------------ what comes and what is due */
+/* ---- what comes and what is due ---- */
 
 /* Everything in memory as a run. */
 static rp_status file_heap(rp_timers *timers) {

@@ -109,7 +109,7 @@ rp_status rp_timers_look_back(rp_timers *timers, uint64_t *done) {
     return status;
 }
 
-/* ------------------------------------------------------------------ giving away */
+/* ---- giving away ---- */
 
 int rp_timers_has_room(const rp_timers *timers, uint64_t reserve) {
     uint64_t given = timers->given_end - timers->given_begin;

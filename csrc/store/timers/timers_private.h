@@ -64,7 +64,7 @@ struct rp_timers {
     pthread_cond_t wake;
 };
 
-/* What a unit of the timer queue says of the timer with this number; its tags code is the time. */
+/* The timer with this number, from its unit in the timer queue, whose tags code is the time. */
 static inline rp_timer rp_timer_of_unit(const uint8_t *bytes, uint64_t number) {
     rp_unit unit = rp_unit_read(bytes);
     return (rp_timer){.due_ms = unit.tags_code, .number = number, .phy_offset = unit.phy_offset, .size = unit.size};

@@ -118,7 +118,7 @@ void rp_half_places_release(rp_half_places *places);
 /* Brokers write these, never clients: codecs drop them from what clients send. */
 #define RP_PREPARED_QUEUE_OFFSET "TRAN_PREPARED_QUEUE_OFFSET"
 #define RP_CHECK_TIMES "TRANSACTION_CHECK_TIMES"
-/* Of a half message that was stored again: when it was stored first, in ms. Clients never write it. */
+/* The time in ms at which a half message that was stored again was stored first. Clients never write it. */
 #define RP_FIRST_STORED "TRAN_FIRST_STORED_MS"
 enum { RP_OP_BODY_MAX = 20 /* digits of a queue offset */ };
 #endif

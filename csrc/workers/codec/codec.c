@@ -44,7 +44,7 @@ struct rp_codec {
     rp_ring_writer **selectors;
     rp_ring **output_rings;
     uint32_t current_input; /* whose frame is being taken; input_count when inline */
-    /* Of the frames of one rp_codec_frames. */
+    /* For the frames of one rp_codec_frames: */
     rp_header headers[RP_HMAC_JOBS];
     rp_signer signers[RP_HMAC_JOBS];
     rp_status parsed[RP_HMAC_JOBS];

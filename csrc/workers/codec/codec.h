@@ -52,8 +52,8 @@ void rp_codec_close(rp_codec *codec);
 /* Process one frame (without its length bytes). RP_OK: done; RP_FULL: no room, call again when woken; RP_INVALID: not a
  * frame, close the connection; RP_NO_MEMORY. */
 rp_status rp_codec_frame(rp_codec *codec, const rp_origin *origin, const uint8_t *frame, uint32_t size);
-/* The same for frames of one connection in their order, whose signatures are checked together. `*taken`: how many are
- * done. Not RP_OK: of the next one; what is known of those behind it is forgotten. */
+/* Process frames of one connection in their order; their signatures are checked together. `*taken`: how many are done.
+ * Not RP_OK: the status of the next one, which is to come again with all behind it. */
 rp_status rp_codec_frames(rp_codec *codec, const rp_origin *origin, const rp_frame *frames, uint32_t count,
                           uint32_t *taken);
 /* The connection was closed: send CLOSED to all workers that may hold state of it. RP_OK; RP_FULL: nothing was sent. */

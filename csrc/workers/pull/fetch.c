@@ -101,7 +101,7 @@ static int add(rp_fetch *out, uint64_t phy_offset, uint32_t size, uint64_t file_
     return 1;
 }
 
-/* Whether the unit names bytes that can be sent: in one file, below the log's end. The bytes of a damaged unit cannot
+/* 1 if the unit names bytes that can be sent: in one file, below the log's end. The bytes of a damaged unit cannot
  * be mapped, and the selector would close the connection at each attempt. */
 static int is_sound(uint64_t phy_offset, uint32_t size, uint64_t log_end, uint64_t file_size) {
     return size > 0 && phy_offset < log_end && size <= log_end - phy_offset &&
@@ -126,7 +126,7 @@ static int is_there(const struct look *look, uint64_t phy_offset, uint32_t size)
     return phy_offset >= look->log_min && is_sound(phy_offset, size, look->log_end, look->control->commitlog_file_size);
 }
 
-/* Whether the record is selected; -1 with errno: it cannot be read now. Records that are probably on the disk alone
+/* 1 if the record is selected; -1 with errno: it cannot be read now. Records that are probably on the disk alone
  * count as work with all their bytes. */
 static int selects(const struct look *look, uint64_t phy_offset, uint32_t size, int is_far, rp_fetch *out) {
     if (!rp_selection_reads_records(look->selection, look->tags)) return 1;

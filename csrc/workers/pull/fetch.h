@@ -29,11 +29,11 @@ void rp_selection_of_retries(rp_selection *selection, const rp_map *subscription
 /* Work of one look at a record, in bytes that are looked at: a cache line or a page may have to come. */
 enum { RP_SELECTION_RECORD_WORK = 256 };
 
-/* Whether filter bits may exclude a message. */
+/* 1 if filter bits may exclude a message. */
 static inline int rp_selection_uses_bits(const rp_selection *selection, const rp_tags *tags) {
     return tags->place.id && tags->flags & RP_SUBSCRIPTION_ALL && selection->ext && selection->marks;
 }
-/* Whether the record has to be read as well. */
+/* 1 if the record has to be read as well. */
 static inline int rp_selection_reads_records(const rp_selection *selection, const rp_tags *tags) {
     return tags->filter || selection->subscriptions;
 }

@@ -11,7 +11,7 @@
 enum { BATCH_REQUESTS = 128, LOG_FILES_MAX = 4 };
 /* Behind the memory a bulk answer has a quarter of its bytes: the selector waits for the disk while it writes it. */
 enum { BULK_DISK_SHARE = 4 };
-/* And it has few places of the log: where the records of a queue lie apart, the disk needs a seek for each. */
+/* It also has few places of the log: where the records of a queue lie apart, the disk needs a seek for each. */
 enum { BULK_DISK_SLICES = 16 };
 
 static uint32_t larger(uint32_t left, uint32_t right) { return left > right ? left : right; }
@@ -68,7 +68,7 @@ static int open_rings(rp_pull *pull) {
     pull->selector_workers = calloc(config->selector_count + 1, sizeof *pull->selector_workers);
     if (!pull->inputs || !pull->input_rings || !pull->selectors || !pull->selector_workers) return 0;
     if (!(pull->manager = rp_ring_writer_open(config->to_manager)) ||
-        rp_backlog_init(&pull->waiting, pull->manager) != 0)
+        rp_backlog_init(&pull->for_manager, pull->manager) != 0)
         return 0;
     for (uint32_t i = 0; i < config->input_count + 2; i++, pull->input_count++) {
         rp_ring *ring = i < config->input_count    ? config->inputs[i]
@@ -110,7 +110,7 @@ void rp_pull_close(rp_pull *pull) {
     if (!pull) return;
     for (uint32_t i = 0; i < pull->input_count; i++) rp_ring_reader_close(pull->inputs[i]);
     for (uint32_t i = 0; i < pull->selector_count; i++) rp_ring_writer_close(pull->selectors[i]);
-    rp_backlog_destroy(&pull->waiting);
+    rp_backlog_destroy(&pull->for_manager);
     if (pull->manager) rp_ring_writer_close(pull->manager);
     if (pull->reader) rp_cq_close(pull->reader);
     rp_cq_ext_close(pull->selection.ext);
@@ -155,7 +155,7 @@ static void answer_orphans(rp_pull *pull) {
     }
 }
 
-/* ------------------------------------------------------------------ the loop */
+/* ---- the loop ---- */
 
 static rp_status take(rp_pull *pull, const uint8_t *data, uint32_t size, uint16_t type) {
     switch (type) {
@@ -244,7 +244,7 @@ static uint32_t pass(rp_pull *pull) {
         rp_ring_wake(pull->selectors[i]);
     }
     rp_ring_pump(pull->manager);
-    rp_backlog_flush(&pull->waiting);
+    rp_backlog_flush(&pull->for_manager);
     rp_ring_wake(pull->manager);
     return taken + (uint32_t)pull->is_unfinished;
 }

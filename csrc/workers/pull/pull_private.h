@@ -27,7 +27,7 @@ enum {
     PULL_UNITS_OF_A_TAG = 4,   /* counted for each tag of an expression that a pull brings */
     PULL_WORK_OF_A_UNIT = 64   /* bytes of work on SQL92 expressions that take as long as a unit */
 };
-/* Of the sysFlag of a pull. */
+/* Bits of the sysFlag of a pull. */
 enum { PULL_FLAG_COMMIT_OFFSET = 1, PULL_FLAG_SUSPEND = 2, PULL_FLAG_SUBSCRIPTION = 4, PULL_FLAG_BULK = 1 << 16 };
 static const uint64_t PULL_SWEEP_NS = 500000000;
 
@@ -43,7 +43,7 @@ struct rp_pull {
     uint32_t input_count;
     uint64_t waiting_bytes; /* bytes waiting in the ring that the current request came from */
     rp_ring_writer *manager;
-    rp_backlog waiting; /* pulls that wait for room in the manager's ring */
+    rp_backlog for_manager; /* pulls that wait for room in its ring */
     rp_ring_writer **selectors;
     const rp_worker **selector_workers;
     uint32_t selector_count;

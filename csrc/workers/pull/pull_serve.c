@@ -14,6 +14,15 @@
 #include "ipc/resume.h"
 #include "workers/pull/pull_private.h"
 
+enum { LOOKS_MAX = 8 /* of a suspended pull at one time */ };
+enum { REMARK_MAX = 160 };
+/* As in the reference, whose sweep wakes such pulls: else the group, which commits what its pulls have passed, would
+ * seem to be behind by messages that are not for it. */
+static const uint64_t REPORT_NS = 5000000000;
+static const int64_t SUSPEND_MAX_MS = 86400000; /* a day; asked for more, a pull is answered then */
+/* The wait of a pull outside of a slave's range. Its answer means "pull again at once", with the same offset. */
+static const uint64_t OUTSIDE_NS = 1000000000;
+
 static void add_commit(rp_pull *pull, const rp_msg_pull *request, const uint8_t *names) {
     rp_msg_commit_offset offset = {.offset = request->commit_offset,
                                    .queue_id = request->queue_id,
@@ -23,7 +32,7 @@ static void add_commit(rp_pull *pull, const rp_msg_pull *request, const uint8_t 
     if (!rp_commits_add(&pull->commits, &offset, names)) pull_count(pull, RP_COUNT_COMMITS_DROPPED, 1);
 }
 
-/* Checks a pull against the tables of the pull worker. */
+/* ---- the check against the tables ---- */
 
 /* The expression of the pull itself; NULL if it is no tag expression, and no known SQL92 expression. */
 static const rp_tags *tags_of_pull(rp_pull *pull, const rp_msg_pull *request, const uint8_t *names) {
@@ -82,16 +91,7 @@ static int pull_check(rp_pull *pull, const rp_msg_pull *request, const uint8_t *
                              : "the group is offline, or its filter cannot be evaluated; pull again");
 }
 
-enum { LOOKS_MAX = 8 /* of a suspended pull at one time */ };
-enum { REMARK_MAX = 160 };
-/* As in the reference, whose sweep wakes such pulls: else the group, which commits what its pulls have passed, would
- * seem to be behind by messages that are not for it. */
-static const uint64_t REPORT_NS = 5000000000;
-static const int64_t SUSPEND_MAX_MS = 86400000; /* a day; asked for more, a pull is answered then */
-/* Of a pull outside of a slave's range. Its answer means "pull again at once", with the same offset. */
-static const uint64_t OUTSIDE_NS = 1000000000;
-
-/* ------------------------------------------------------------------ answers */
+/* ---- answers ---- */
 
 /* A pull was answered. `names`: group, topic. */
 static void log_served(rp_pull *pull, const rp_msg_pull *request, const uint8_t *names, int32_t answer) {
@@ -137,8 +137,7 @@ static int32_t code_of(const rp_fetch *fetch, const rp_msg_pull *request) {
     }
 }
 
-/* What a slave lacks its master may have. So without offsetCheckInSlave it does not tell consumers to go on elsewhere.
- */
+/* A master may have what its slave lacks: without offsetCheckInSlave a slave moves no consumer to another offset. */
 static int is_outside_slave(const rp_pull *pull, int32_t code) {
     return code == RP_RESPONSE_PULL_OFFSET_MOVED && pull->config.is_slave && !pull->config.offset_check_in_slave;
 }
@@ -213,7 +212,7 @@ static rp_status answer(rp_pull *pull, const pull_checked *pulled, int32_t code)
     return RP_OK;
 }
 
-/* ------------------------------------------------------------------ requests */
+/* ---- requests ---- */
 
 static int is_whole(const rp_msg_pull *request, uint32_t size) {
     uint64_t strings = (uint64_t)request->group_size + request->topic_size + request->subscription_size +
@@ -222,14 +221,14 @@ static int is_whole(const rp_msg_pull *request, uint32_t size) {
                                        (request->flags & RP_REQUEST_UNCHECKED && strings < size - sizeof *request));
 }
 
-/* One that was there already is answered: it would come back for ever. */
+/* A pull that the manager has passed back is answered: it would come back for ever. */
 static rp_status to_manager(rp_pull *pull, const pull_checked *pulled, const uint8_t *data, uint32_t size) {
     const rp_msg_pull *request = pulled->request;
     rp_span span = {data, size};
     if (request->flags & RP_REQUEST_RESOLVED)
         return error_reply(pull, request, RP_RESPONSE_SYSTEM_ERROR, pulled->fault);
     pull_count(pull, RP_COUNT_SLOW, 1);
-    if (rp_backlog_put(&pull->waiting, request->origin.connection, RP_MSG_PULL, &span, 1) == RP_OK) return RP_OK;
+    if (rp_backlog_put(&pull->for_manager, request->origin.connection, RP_MSG_PULL, &span, 1) == RP_OK) return RP_OK;
     return error_reply(pull, request, RP_RESPONSE_SYSTEM_BUSY, "[OVERLOAD]system busy, start flow control for a while");
 }
 
@@ -240,7 +239,7 @@ static int is_beyond_queue(const rp_pull *pull, const rp_msg_pull *request) {
            !(request->flags & RP_REQUEST_RESOLVED);
 }
 
-/* ------------------------------------------------------------------ fetching and suspending */
+/* ---- fetching and suspending ---- */
 
 static void fetch(rp_pull *pull, const pull_checked *pulled, int64_t offset) {
     const rp_msg_pull *request = pulled->request;

@@ -20,7 +20,7 @@ typedef struct rp_tags {
 /* Read a tag expression ("*", empty, "a || b"): RP_OK, or RP_UNSUPPORTED (RP_TAGS_MAX bars or more). `hashes`: room
  * for RP_TAGS_MAX, which `tags` borrows. */
 rp_status rp_tags_parse(const uint8_t *expression, uint32_t size, int32_t *hashes, rp_tags *tags);
-/* Whether a tags code is subscribed to. Hash collisions pass; clients compare the tags themselves. It is called for
+/* 1 if a tags code is subscribed to. Hash collisions pass; clients compare the tags themselves. It is called for
  * every unit that a pull examines, so it takes a few steps even for many tags. */
 static inline int rp_tags_match(const rp_tags *tags, int64_t tags_code) {
     int32_t wanted = (int32_t)tags_code;

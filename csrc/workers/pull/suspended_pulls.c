@@ -100,7 +100,7 @@ void rp_suspended_pulls_return_arrived(rp_suspended_pulls *pulls, rp_suspension_
     if (chain->next) append_arrived(pulls, chain);
 }
 
-/* Whether another pull of `size` bytes is within the bounds, of all pulls and of its connection (`holder` NULL: its
+/* 1 if another pull of `size` bytes is within the bounds, of all pulls and of its connection (`holder` NULL: its
  * first). */
 static int is_within_bounds(const rp_suspended_pulls *pulls, const rp_holder *holder, uint32_t size) {
     uint64_t bytes_max = (uint64_t)pulls->slots->capacity * RP_SUSPENDED_BYTES, share = bytes_max / RP_SUSPENDED_SHARE;

@@ -83,7 +83,7 @@ void rp_connections_give_back(rp_connections *all, uint32_t slot) {
 
 /* ---- lists, oldest first ---- */
 
-/* Nothing if it is in none. */
+/* Take a slot out of a list; nothing happens if it is not in it. */
 static void unlist(rp_connections *all, uint32_t list, uint32_t slot) {
     uint32_t *older = &all->slots[slot].older[list], *newer = &all->slots[slot].newer[list];
     if (*older != NO_SLOT)

@@ -146,7 +146,7 @@ static void open_connection(rp_selector *selector, int fd, uint8_t listener) {
                       ? CONNECTION_PROXIED
                       : 0;
     /* Behind a proxy the limits are those of the client that the header names. */
-    if (selector->config.limits && !proxied && !rp_selector_join(selector, connection)) {
+    if (selector->config.limits && !proxied && !rp_selector_join_limits(selector, connection)) {
         count(selector, RP_COUNT_ADDRESS_REFUSED, 1);
         close(fd);
         rp_connections_give_back(&selector->connections, slot);
@@ -157,7 +157,7 @@ static void open_connection(rp_selector *selector, int fd, uint8_t listener) {
     if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) != 0 ||
         watch(selector, fd, number_of(selector, connection)) != 0) {
         close(fd);
-        rp_selector_leave(selector, connection);
+        rp_selector_leave_limits(selector, connection);
         rp_connections_give_back(&selector->connections, slot);
         count(selector, RP_COUNT_CONNECTIONS_REFUSED, 1);
         return;
@@ -422,7 +422,8 @@ uint32_t rp_selector_give_up(rp_selector *selector, int32_t *fds, uint8_t *liste
         (void)epoll_ctl(selector->epoll, EPOLL_CTL_DEL, connection->fd, NULL);
         fds[given] = connection->fd;
         listeners[given++] = (uint8_t)connection->listener;
-        rp_selector_leave(selector, connection);
+        rp_selector_pause(selector, connection, 0);
+        rp_selector_leave_limits(selector, connection);
         connection->fd = -1;
         connection->flags = 0;
         selector->connections.open_count--;

@@ -80,15 +80,15 @@ rp_status rp_selector_pass_closed(rp_selector *selector, const rp_connection *co
     return rp_ring_write(writer, RP_MSG_CLOSED, &span, 1);
 }
 
-/* The socket is closed at once, the slot is freed when CLOSED is written: until then its number must not be used again.
- * */
+/* The socket is closed now, the slot freed when CLOSED is written: until then its number must not be used again. */
 void rp_selector_close_connection(rp_selector *selector, rp_connection *connection) {
     if (!(connection->flags & CONNECTION_OPEN)) return;
     /* Removed from epoll explicitly: while the acceptor still has a copy, closing ours would leave it registered. */
     (void)epoll_ctl(selector->epoll, EPOLL_CTL_DEL, connection->fd, NULL);
     rp_selector_close_socket(connection->fd, connection->first == NULL);
     connection->fd = -1;
-    rp_selector_leave(selector, connection);
+    rp_selector_pause(selector, connection, 0);
+    rp_selector_leave_limits(selector, connection);
     connection->flags &= (uint16_t)~(CONNECTION_OPEN | CONNECTION_BLOCKED);
     selector->connections.open_count--;
     rp_connection_drop_rest(&selector->connections, connection);

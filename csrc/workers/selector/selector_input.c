@@ -50,8 +50,7 @@ static uint32_t rest_capacity(uint32_t have, uint32_t frame_size) {
     return frame_size != 0 && frame_size < capacity ? frame_size : capacity;
 }
 
-/* Read the PROXY header at the beginning of a connection; the client that it names becomes the peer. RP_OK with *used.
- * */
+/* Read the PROXY header that begins a connection; the client that it names becomes the peer. RP_OK with *used. */
 static rp_status take_proxy_header(rp_selector *selector, rp_connection *connection, const uint8_t *data, uint32_t size,
                                    uint32_t *used) {
     rp_proxy_header header;
@@ -61,7 +60,7 @@ static rp_status take_proxy_header(rp_selector *selector, rp_connection *connect
     *used = header.size;
     if (header.kind != RP_PROXY_LOCAL) connection->peer = header.peer;
     connection->flags &= (uint16_t)~CONNECTION_PROXIED;
-    if (selector->config.limits && !rp_selector_join(selector, connection)) {
+    if (selector->config.limits && !rp_selector_join_limits(selector, connection)) {
         count(selector, RP_COUNT_ADDRESS_CLOSED, 1);
         return RP_NO_MEMORY;
     }
@@ -129,7 +128,7 @@ static rp_status grow_rest(rp_selector *selector, rp_connection *connection, uin
 }
 
 /* `size` bytes are in the buffer, after what went to the end of the rest (`into_rest`). */
-static void took(rp_selector *selector, rp_connection *connection, uint32_t into_rest, uint32_t size) {
+static void take_read(rp_selector *selector, rp_connection *connection, uint32_t into_rest, uint32_t size) {
     if (into_rest > 0) {
         rp_status status = grow_rest(selector, connection, into_rest);
         if (status == RP_INCOMPLETE) return; /* and nothing can have come after it */
@@ -191,7 +190,7 @@ void rp_selector_read(rp_selector *selector, rp_connection *connection) {
     if (!(connection->flags & CONNECTION_PROXIED))
         rp_connection_touch(&selector->connections, slot_of(selector, connection), selector->now_s);
     if (into_rest > (uint64_t)got) into_rest = (uint32_t)got;
-    took(selector, connection, into_rest, (uint32_t)got - into_rest + front);
+    take_read(selector, connection, into_rest, (uint32_t)got - into_rest + front);
     if (!is_more_wanted && connection->flags & CONNECTION_OPEN) rp_selector_update_interest(selector, connection);
 }
 

@@ -3,8 +3,8 @@
 /* The selector, shared by its files. Calls go one way:
  *
  *   selector.c (the loop, waits) -> selector_input.c, selector_output.c
- *   -> throttle.c (limits of addresses), selector_limits.c (connections that cost too much)
- *   -> selector_connection.c (stalls, TLS, close) -> connection.c */
+ *   -> selector_limits.c (connections that cost too much) -> selector_connection.c (stalls, TLS, close)
+ *   -> throttle.c (pauses, limits of addresses), connection.c */
 #include "workers/selector/selector.h"
 
 #include "base/atomic.h"
@@ -113,7 +113,7 @@ void rp_selector_reset_at_death(int fd);
 
 /* selector_input.c */
 void rp_selector_read(rp_selector *selector, rp_connection *connection);
-/* The same with limits of addresses: unless its address may not send now. */
+/* Read it if the limits of its address allow that now. */
 void rp_selector_read_limited(rp_selector *selector, rp_connection *connection);
 /* Continue with stalled connections, in the order in which they stalled, while there is room. */
 void rp_selector_resume_stalled(rp_selector *selector);
@@ -130,10 +130,10 @@ void rp_selector_close_costly(rp_selector *selector);
 /* throttle.c */
 void rp_wheel_open(rp_wheel *wheel);
 uint64_t rp_wheel_due_ns(const rp_wheel *wheel);
-/* Count a connection, whose client is known now. 0: it is to be closed. */
-int rp_selector_join(rp_selector *selector, rp_connection *connection);
-/* A connection ends: it waits no more, and is counted no more. */
-void rp_selector_leave(rp_selector *selector, rp_connection *connection);
+/* Count a connection, whose client is known now, in the limits. 0: it is to be closed. */
+int rp_selector_join_limits(rp_selector *selector, rp_connection *connection);
+/* Count it no more. */
+void rp_selector_leave_limits(rp_selector *selector, rp_connection *connection);
 /* Do not read it for a while; the caller updates its interest. */
 void rp_selector_throttle(rp_selector *selector, rp_connection *connection, uint64_t until_ns);
 /* Do not read it for a second at most (1), or read it again (0): while its sends are on the slow path.

@@ -8,11 +8,11 @@
 
 enum { TICK_BITS = 26 /* 67 ms */ };
 
-/* Of a pause: a second. The send worker ends it earlier, unless it has died, or the manager is slow; after short pauses
- * more would arrive than a slow manager serves. */
+/* A pause lasts a second. The send worker ends it earlier, unless it has died, or the manager is slow; after short
+ * pauses more would arrive than a slow manager serves. */
 #define PAUSE_NS (15ull << TICK_BITS)
 
-static void unlink_waiting(rp_selector *selector, rp_connection *connection) {
+static void unlink_throttled(rp_selector *selector, rp_connection *connection) {
     rp_wheel *wheel = &selector->wheel;
     uint32_t next = connection->next_free, before = connection->next_stalled;
     *(before == NO_SLOT ? &wheel->first[connection->due] : &at_slot(selector, before)->next_free) = next;
@@ -41,10 +41,10 @@ void rp_selector_throttle(rp_selector *selector, rp_connection *connection, uint
 
 /* A stalled connection is not read anyhow. One that an empty bucket holds back is held back again when it is read. */
 void rp_selector_pause(rp_selector *selector, rp_connection *connection, int is_paused) {
-    int is_waiting = connection->flags & CONNECTION_THROTTLED;
-    if (is_paused && !is_waiting && !(connection->flags & CONNECTION_STALLED))
+    int is_throttled = connection->flags & CONNECTION_THROTTLED;
+    if (is_paused && !is_throttled && !(connection->flags & CONNECTION_STALLED))
         rp_selector_throttle(selector, connection, selector->now_ns + PAUSE_NS);
-    if (!is_paused && is_waiting) unlink_waiting(selector, connection);
+    if (!is_paused && is_throttled) unlink_throttled(selector, connection);
 }
 
 void rp_wheel_open(rp_wheel *wheel) {
@@ -62,19 +62,18 @@ rp_connection *rp_selector_next_due(rp_selector *selector) {
     for (; wheel->count > 0 && wheel->tick < now; wheel->tick++) {
         uint32_t first = wheel->first[(wheel->tick + 1) % RP_WHEEL_SLOTS];
         if (first == NO_SLOT) continue;
-        unlink_waiting(selector, at_slot(selector, first));
+        unlink_throttled(selector, at_slot(selector, first));
         return at_slot(selector, first);
     }
     return NULL;
 }
 
-int rp_selector_join(rp_selector *selector, rp_connection *connection) {
+int rp_selector_join_limits(rp_selector *selector, rp_connection *connection) {
     return rp_limits_join(selector->config.limits, selector->config.index, &connection->peer, selector->now_ns,
                           &connection->limits_row) == RP_OK;
 }
 
-void rp_selector_leave(rp_selector *selector, rp_connection *connection) {
-    if (connection->flags & CONNECTION_THROTTLED) unlink_waiting(selector, connection);
+void rp_selector_leave_limits(rp_selector *selector, rp_connection *connection) {
     if (connection->limits_row == 0) return;
     rp_limits_leave(selector->config.limits, selector->config.index, connection->limits_row);
     connection->limits_row = 0;

@@ -14,36 +14,6 @@
 #include "workers/send/send_private.h"
 #include "workers/send/send_timer.h"
 
-/* A slave's log (docs/adr/0124): chunks of the master's log are appended, and a stream that fails is refused. The
- * replicator begins another one then, at the published position. */
-
-static void refuse_stream(rp_send *send, uint64_t stream, uint32_t reason) {
-    rp_master_link *master_link = send->config.master_link;
-    master_link->refused_reason = reason;
-    master_link->refused_phy_offset = send->control->published_phy_offset;
-    rp_store_release(&master_link->refused_stream, stream); /* both, with it */
-    rp_full_fence(); /* orders the store of refused_stream before the load of `asleep` */
-    rp_worker_wake(send->config.replicator, 0);
-}
-
-/* A chunk of the master's log. RP_FULL: the disk has no room now, it stays in the ring. */
-static rp_status rp_send_take_log(rp_send *send, const uint8_t *data, uint32_t size) {
-    rp_msg_log head;
-    memcpy(&head, data, sizeof head);
-    if (!send->config.master_link || head.stream <= send->config.master_link->refused_stream) return RP_OK;
-    uint64_t records = send->received.records, published = send->control->published_phy_offset;
-    rp_status status = rp_received_log_take(&send->received, head.stream, head.phy_offset, data + sizeof head,
-                                            size - (uint32_t)sizeof head);
-    send->appended += send->control->published_phy_offset != published;
-    count(send, RP_COUNT_MESSAGES_PUT, send->received.records - records);
-    count(send, RP_COUNT_BYTES_PUT, send->control->published_phy_offset - published);
-    if (status == RP_CORRUPT) refuse_stream(send, head.stream, RP_REFUSED_BAD_RECORD);
-    if (status == RP_INVALID) refuse_stream(send, head.stream, RP_REFUSED_GAP);
-    if (status == RP_OK || status == RP_CORRUPT || status == RP_INVALID) return RP_OK;
-    rp_send_tell_fault(send, status);
-    return RP_FULL;
-}
-
 enum {
     BATCH_REQUESTS = 256,
     NAP_NS = 50000000, /* at the most, while sends wait for the manager's ring: they grow old */
@@ -144,8 +114,7 @@ void rp_send_close(rp_send *send) {
     free(send);
 }
 
-/* A restarted manager continues to read at `from`: sends that the previous one had read before will not be completed.
- * */
+/* A restarted manager reads from `sends_from` on: sends before, which the previous one had read, are not completed. */
 static void end_tables(rp_send *send, const rp_msg_tables_end *end) {
     rp_diverted_forget(&send->diverted, end->sends_from);
     if (send->tables_ready || end->epoch != send->config.worker->epoch) return; /* it was for the previous worker */
@@ -272,7 +241,7 @@ static uint32_t pass(rp_send *send) {
     return taken;
 }
 
-/* Nothing waits outside of the rings. */
+/* 1 if nothing waits outside of the rings. */
 static int is_done(rp_send *send) {
     if (send->half_reads && rp_half_reads_are_waiting(send->half_reads)) return 0;
     return !rp_send_has_waits(send) && !rp_diverted_first(&send->diverted);

@@ -17,7 +17,7 @@ rp_status rp_send_delay_open(rp_send *send) {
 
 void rp_send_delay_close(rp_send *send) { rp_log_view_close(send->delayed_records); }
 
-/* ------------------------------------------------------------------ accept */
+/* ---- accept ---- */
 
 /* The properties that bring it to its queue, and WAIT as the client gave it, after those that the broker adds to every
  * message. Returns their size; 0: they are too long. */
@@ -56,7 +56,7 @@ rp_status rp_send_delay_accept(const rp_send *send, rp_put *put, uint8_t *tail) 
     return RP_OK;
 }
 
-/* ------------------------------------------------------------------ deliver */
+/* ---- deliver ---- */
 
 /* Where it goes. NULL: the manager decides. */
 static const rp_topic *target_of(const rp_send *send, const rp_record_view *record, rp_put *put) {
@@ -126,7 +126,7 @@ static int32_t read_and_store(rp_send *send, const rp_delivery *delivery, uint32
     return code;
 }
 
-/* The same, unless it is delivered already. */
+/* Deliver a message, unless that was done before. */
 static int32_t deliver(rp_send *send, const rp_delivery *delivery, uint32_t size) {
     rp_delivery_marks *marks = send->config.marks;
     if (rp_delivery_marks_has(marks, delivery)) return RP_RESPONSE_SUCCESS;

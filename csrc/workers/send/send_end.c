@@ -76,7 +76,7 @@ static const char HALF_UNKNOWN[] = "[HALF_NOT_DISPATCHED]system busy, the half m
 static const char MISSING[] = "Find prepared transaction message failed";
 static const char WRONG_OFFSET[] = "The transaction state table offset wrong";
 
-/* Whether the half queue has its message at the place in the log that the request names. What is there may look like a
+/* 1 if the half queue has its message at the place in the log that the request names. What is there may look like a
  * half message without being one: bodies hold what their senders like. NULL, or the remark of the refusal. */
 static const char *find_place(rp_send *send, const rp_msg_end_transaction *request) {
     uint64_t offset = (uint64_t)request->queue_offset, phy_offset;

@@ -153,7 +153,7 @@ static inline void rp_send_count_stored(rp_send *send, uint32_t messages, uint64
     rp_traffic_add(&send->traffic, &stored, topic, send->admission.now_ns);
 }
 
-/* The same for a put, of which this pass has to tell the store worker. */
+/* Count a put, of which this pass has to tell the store worker. */
 static inline void rp_send_count_put(rp_send *send, const rp_put *put, uint32_t messages, uint64_t bytes) {
     send->appended++;
     send->is_awaited |= __atomic_load_n(&put->queue->watched, __ATOMIC_RELAXED) != 0;
@@ -167,6 +167,8 @@ static inline void rp_send_look_at_clock(rp_send *send) {
 
 /* Serve one SEND message. RP_FULL: no room, it stays in the ring. */
 rp_status rp_send_take(rp_send *send, const uint8_t *data, uint32_t size);
+/* Append a chunk of the master's log. RP_FULL: the disk has no room now, it stays in the ring. */
+rp_status rp_send_take_log(rp_send *send, const uint8_t *data, uint32_t size);
 /* Refuse sends that have waited for room too long; `all`: every one, because the manager has stopped. */
 void rp_send_refuse_waiting(rp_send *send, int all);
 /* Refuse a send or END_TRANSACTION that arrived from `origin`. RP_FULL: no room for the reply. */

@@ -35,7 +35,7 @@ void rp_send_timer_close(rp_send *send) {
     rp_timer_end_index_close(&send->timer_ends);
 }
 
-/* ------------------------------------------------------------------ ends */
+/* ---- ends ---- */
 
 /* 1 if it was delivered, cancelled or moved. */
 static int has_ended(const rp_send *send, uint64_t number) {
@@ -81,7 +81,7 @@ int32_t rp_send_timer_check_change(const rp_send *send, const rp_put *put, uint3
     return is_possible ? RP_RESPONSE_SUCCESS : RP_RESPONSE_SYSTEM_BUSY;
 }
 
-/* ------------------------------------------------------------------ accept */
+/* ---- accept ---- */
 
 /* The time that the properties ask for; 0 if it is no number, or beyond all bounds. */
 static int64_t due_of(const rp_put *put, int64_t now_ms) {
@@ -145,7 +145,7 @@ rp_status rp_send_timer_accept(rp_send *send, rp_put *put, rp_timed *timed) {
     return RP_OK;
 }
 
-/* ------------------------------------------------------------------ deliver, renew */
+/* ---- deliver, renew ---- */
 
 struct end {
     rp_send *send;
@@ -277,7 +277,7 @@ static rp_status renew(rp_send *send, const rp_msg_timer *message, const rp_reco
     return RP_OK;
 }
 
-/* Whether nothing may be stored now. A renewal is for more space on the disk, and may use what is left. */
+/* 1 if nothing may be stored now. A renewal is for more space on the disk, and may use what is left. */
 static int is_refused(const rp_send *send, int is_renewal) {
     uint32_t flags = rp_load_acquire32(&send->control->running_flags);
     if (send->config.member && !send->orders.takes_sends) return 1;

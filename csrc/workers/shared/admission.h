@@ -58,8 +58,7 @@ int rp_admission_is_too_old(const rp_admission *admission, uint64_t received_ns)
 /* Return the reason why a request is to be answered SYSTEM_BUSY, valid until the next call; NULL: serve it. `waiting`:
  * how many wait. */
 const char *rp_admission_refusal(rp_admission *admission, uint64_t received_ns, uint64_t waiting);
-/* The same, when dispatch is more than `lag_max` behind the sends, so that consumers do not fall behind without bound.
- * */
+/* The same if dispatch is more than `lag_max` behind the sends: consumers would fall behind without bound. */
 const char *rp_admission_lag_refusal(rp_admission *admission, uint64_t received_ns, uint64_t waiting);
 /* Count the time from `received_ns` to now among the latencies of the worker's replies. */
 void rp_admission_count_latency(rp_admission *admission, uint64_t received_ns);
