@@ -26,7 +26,7 @@ from .advertised import Advertised
 from .broker_config import BrokerConfig
 from .failover_config import HaMode
 from .load import load_broker_config, load_namesrv_config
-from .machine import Machine, this_machine
+from .machine import Machine
 from .message_store_config import FlushDiskType, MessageStoreConfig
 from .relations import parse_addresses, ring_count
 from .replication_config import BrokerRole
@@ -34,7 +34,7 @@ from .rocketpy_config import RocketpyConfig
 from .server_config import NamesrvConfig, ServerConfig
 from .settings import BrokerSettings, NamesrvSettings, Note
 from .tls_config import ClientAuth, TlsConfig, TlsMode
-from .update import Update, update_broker, update_namesrv
+from .update import update_broker, update_namesrv
 
 __all__ = [
     "Advertised",
@@ -53,12 +53,10 @@ __all__ = [
     "ServerConfig",
     "TlsConfig",
     "TlsMode",
-    "Update",
     "load_broker_config",
     "load_namesrv_config",
     "parse_addresses",
     "ring_count",
-    "this_machine",
     "update_broker",
     "update_namesrv",
 ]

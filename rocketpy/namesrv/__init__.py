@@ -7,6 +7,6 @@
 register with all of them, and what is lost with one comes back with the next registration.
 """
 
-from .namesrv import Listeners, NameServer, NamesrvStatistics, run_namesrv
+from .namesrv import Listeners, NameServer, run_namesrv
 
-__all__ = ["Listeners", "NameServer", "NamesrvStatistics", "run_namesrv"]
+__all__ = ["Listeners", "NameServer", "run_namesrv"]

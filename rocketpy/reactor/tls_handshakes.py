@@ -25,8 +25,9 @@ import attrs
 from rocketpy.errors import TlsFailed
 from rocketpy.remoting.abc import Peer
 from rocketpy.remoting.networks import network_of
-from rocketpy.tls import HANDSHAKE_S, LOOK_S, Certificates, HandshakeCounts, TlsSession, failure_of
-from rocketpy.tls.handshakes import FILES, LIMIT, TIMEOUT
+from rocketpy.tls import Certificates, HandshakeCounts, TlsSession, failure_of
+from rocketpy.tls.certificates import LOOK_S
+from rocketpy.tls.handshakes import FILES, HANDSHAKE_S, LIMIT, TIMEOUT
 
 from .worker_messages import decode_host
 

@@ -29,8 +29,8 @@ import attrs
 from rocketpy.errors import TlsFailed, TransportError
 from rocketpy.native.core import lib
 from rocketpy.remoting.abc import Peer
-from rocketpy.tls import HANDSHAKE_S, Certificates, HandshakeCounts, TlsSession
-from rocketpy.tls.handshakes import FILES, LIMIT, RECORDS, TIMEOUT
+from rocketpy.tls import Certificates, HandshakeCounts, TlsSession
+from rocketpy.tls.handshakes import FILES, HANDSHAKE_S, LIMIT, RECORDS, TIMEOUT
 from rocketpy.tls.session import RECORD_SIZE
 from rocketpy.transport.sockets import unacknowledged_bytes
 

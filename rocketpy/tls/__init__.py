@@ -11,30 +11,15 @@
 
 `TlsSession` serves streams under trio (transport/tls.py): clients and name servers. A TLS worker
 (reactor/tls_handshakes.py) and a slave's replicator (replication/connection.py) wrap sockets with the contexts of this
-package. Nothing here is imported where TLS is off.
+package. Nothing here is imported where TLS is off. Constants are imported from their modules.
 """
 
-from .certificates import LOOK_S, Certificates
-from .contexts import CIPHERS, client_context, server_context, trusting_context
-from .handshakes import (
-    HANDSHAKE_BYTES_MAX,
-    HANDSHAKE_S,
-    HANDSHAKES_OF_SOURCE_MAX,
-    HELLO,
-    NAMESRV_HANDSHAKES_MAX,
-    HandshakeCounts,
-    TlsStatistics,
-)
+from .certificates import Certificates
+from .contexts import client_context, server_context, trusting_context
+from .handshakes import HandshakeCounts, TlsStatistics
 from .session import TlsSession, failure_of
 
 __all__ = [
-    "CIPHERS",
-    "HANDSHAKES_OF_SOURCE_MAX",
-    "HANDSHAKE_BYTES_MAX",
-    "HANDSHAKE_S",
-    "HELLO",
-    "LOOK_S",
-    "NAMESRV_HANDSHAKES_MAX",
     "Certificates",
     "HandshakeCounts",
     "TlsSession",

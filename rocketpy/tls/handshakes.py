@@ -19,7 +19,7 @@ from .certificates import Certificates
 
 logger = logging.getLogger(__name__)
 
-HELLO = 0x16  # first byte of a TLS connection; that of a plain one is 0
+TLS_HANDSHAKE = 0x16  # first byte of a TLS connection; that of a plain one is 0
 HANDSHAKE_S = 10.0  # from the first byte on: default of tlsHandshakeTimeoutMillis
 HANDSHAKE_BYTES_MAX = 65_536  # that a TlsSession takes from its peer: a hello, and a chain of certificates
 NAMESRV_HANDSHAKES_MAX = 256  # of a name server at once

@@ -17,18 +17,18 @@ import trio
 from rocketpy.errors import TlsFailed
 from rocketpy.remoting.abc import Peer
 from rocketpy.remoting.networks import network_of
-from rocketpy.tls import (
+from rocketpy.tls import Certificates, HandshakeCounts, TlsSession, TlsStatistics
+from rocketpy.tls.certificates import LOOK_S
+from rocketpy.tls.handshakes import (
+    CLOSED,
     HANDSHAKE_S,
     HANDSHAKES_OF_SOURCE_MAX,
-    HELLO,
-    LOOK_S,
     NAMESRV_HANDSHAKES_MAX,
-    Certificates,
-    HandshakeCounts,
-    TlsSession,
-    TlsStatistics,
+    PLAIN,
+    RECORDS,
+    TIMEOUT,
+    TLS_HANDSHAKE,
 )
-from rocketpy.tls.handshakes import CLOSED, PLAIN, RECORDS, TIMEOUT
 
 from .duties import Duty
 from .streams import close_in_order
@@ -151,7 +151,7 @@ class TlsAcceptor:
             first = await stream.socket.recv(1, socket.MSG_PEEK)
         if not first:
             return None
-        if first[0] != HELLO:
+        if first[0] != TLS_HANDSHAKE:
             if not self._is_plain_served:
                 self._counts.refuse(peer, PLAIN, "it is not encrypted (tls.server.mode=enforcing)")
                 return None

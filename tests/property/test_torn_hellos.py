@@ -17,15 +17,8 @@ import pytest
 
 from rocketpy.errors import TlsFailed
 from rocketpy.remoting.abc import Peer
-from rocketpy.tls import (
-    HANDSHAKE_BYTES_MAX,
-    HANDSHAKE_S,
-    Certificates,
-    TlsSession,
-    client_context,
-    server_context,
-)
-from rocketpy.tls.handshakes import CLOSED, REASONS, SIZE
+from rocketpy.tls import Certificates, TlsSession, client_context, server_context
+from rocketpy.tls.handshakes import CLOSED, HANDSHAKE_BYTES_MAX, HANDSHAKE_S, REASONS, SIZE
 from tests.support.budget import budget
 from tests.support.certificates import HOST, Authority, tls_config
 

@@ -42,7 +42,7 @@ def _rebuild(
     publish: bool,
     skip_damage: bool,
 ) -> int:
-    from rocketpy.config.load import load_broker_config
+    from rocketpy.config import load_broker_config
     from rocketpy.spark.jobs import rebuild as job
     from rocketpy.store.rebuilding.rebuild import MANIFEST, read_manifest
 

@@ -11,8 +11,7 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 pytest.importorskip("httpcore")
 
 from rocketpy.cli.set_aside import set_aside
-from rocketpy.config import BrokerSettings
-from rocketpy.config.failover_config import HaMode
+from rocketpy.config import BrokerSettings, HaMode
 from rocketpy.errors import ConfigError, StoreError
 from rocketpy.failover.etcd.operator import OperatorRefused
 from rocketpy.failover.rules.records import GroupState, MasterRecord

@@ -13,7 +13,7 @@ from rocketpy.broker.files import json_file
 from rocketpy.broker.files.position_file import FILE_BYTES, SLOT_BYTES, Slot, TableImage
 from rocketpy.broker.memory import lock_file
 from rocketpy.broker.memory.journal import HEAD_CELLS, LAYOUT, Journal, format_memory
-from rocketpy.config.message_store_config import MessageStoreConfig
+from rocketpy.config import MessageStoreConfig
 from rocketpy.message.record import decode_record, encode_blank, encode_record
 from rocketpy.message.tags import index_hash, string_hash, tags_code
 from rocketpy.native.core import ffi, lib

@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives import serialization
 from rocketpy.client.cluster.lifetime import Lifetime
 from rocketpy.client.options import ClientOptions, TlsOptions
 from rocketpy.errors import ConfigError, TlsFailed
-from rocketpy.tls import CIPHERS, TlsSession, client_context, server_context, trusting_context
-from rocketpy.tls.contexts import OP_NO_RX_CERTIFICATE_COMPRESSION
+from rocketpy.tls import TlsSession, client_context, server_context, trusting_context
+from rocketpy.tls.contexts import CIPHERS, OP_NO_RX_CERTIFICATE_COMPRESSION
 from tests.support.certificates import HOST, Authority, converse, tls_config
 
 

@@ -12,7 +12,7 @@ import trio.testing
 
 from rocketpy.broker.delays import earlier_deliveries
 from rocketpy.broker.files import json_file
-from rocketpy.config.failover_config import HaMode
+from rocketpy.config import HaMode
 from rocketpy.message.record import decode_record
 from rocketpy.remoting.bodies.topic import TopicConfig
 from tests.support.fake_store import Unit
