@@ -84,7 +84,7 @@ def drop_crashed_request(block: WorkerBlock, topology: Topology) -> None:
         _log.error("worker %s crashed while it served connection %x: closed the connection", block.name, suspect)
     if block.name not in sizes.selectors:  # connections of a dead selector are closed already
         close_connection(topology.replies_from(block.name), suspect)
-    block.suspect_of(0)
+    block.suspect = 0
 
 
 def _take_from(ring: Ring, connection: int) -> tuple[int, bytes] | None:

@@ -87,7 +87,7 @@ class FastPathServer(Protocol):
     def cleaned(self, record: bytes) -> None:
         """Handle a CLEANED."""
 
-    def took(self, request: SendRequest) -> None:
+    def send_arrived(self, request: SendRequest) -> None:
         """A send has arrived on the slow path."""
 
     def complete(self, request: SendRequest) -> None:
@@ -350,7 +350,7 @@ class RequestServer:
         serving.set((request.channel.connection, request.opaque))
         try:
             if fast_path is not None:
-                fast_path.took(request)
+                fast_path.send_arrived(request)
             if frame is not None:
                 self._check_fast(frame, request.channel, request.topic, request.producer_group, is_counted)
             slow_path.slow_send(request)

@@ -74,8 +74,8 @@ class WorkerBlock:
         """The connection whose request crashed the previous process of this worker; 0: none, or already handled."""
         return int(self.pointer.suspect)
 
-    def suspect_of(self, connection: int) -> None:
-        """Set by the supervisor; cleared (0) by the worker."""
+    @suspect.setter
+    def suspect(self, connection: int) -> None:  # by the supervisor; 0: by the worker
         self.pointer.suspect = connection
 
     def note_crash(self, value: bool) -> None:
@@ -94,7 +94,7 @@ class WorkerBlock:
         return int(self.pointer.counters[counter])
 
     def add(self, counter: int, amount: int = 1) -> None:
-        """Only the worker itself adds to its counters."""
+        """Add to a counter. Called by the worker itself alone."""
         self.pointer.counters[counter] += amount
 
     def show(self, counter: int, value: int) -> None:

@@ -331,7 +331,7 @@ class Supervisor:
         delay_s = policy.delay_s(len(deaths), self.process.jitter())
         deaths.append(now)
         if suspect:  # a client can repeat it: such crashes never end the broker (crashed_request.py)
-            child.spec.block.suspect_of(suspect)
+            child.spec.block.suspect = suspect
             how += f" while it served a request of connection {suspect:x}"
             delay_s = min(delay_s, FAULT_DELAY_MAX_S)
         when = "now" if delay_s == 0 else f"in {delay_s * 1000:.0f} ms"

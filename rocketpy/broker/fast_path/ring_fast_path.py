@@ -254,7 +254,7 @@ class RingFastPath:
             if kind in process.takes:
                 process.outbox.put(kind, record, always=True)
 
-    def _tell_all(self, process: _FastPathProcess) -> None:
+    def _repeat_tables(self, process: _FastPathProcess) -> None:
         """A restarted worker has empty tables: send all entries again, in steps, and the end mark last.
 
         The end mark lets it serve its codecs. It stands after the changes made while the worker was told: a permission
@@ -304,7 +304,7 @@ class RingFastPath:
         if not self._send.outbox.put(WorkerMessage.SEND, record):
             self._refuse(request)
 
-    def took(self, request: SendRequest) -> None:
+    def send_arrived(self, request: SendRequest) -> None:
         """A send has arrived on the slow path; it will be completed."""
         connection = connection_of(request.raw)
         count, last = self._incomplete.get(connection, (0, 0))
@@ -406,7 +406,7 @@ class RingFastPath:
         for process in self._with_tables:
             if process.block.epoch != process.epoch:
                 process.epoch = process.block.epoch
-                self._tell_all(process)
+                self._repeat_tables(process)
                 if process is self._send:
                     self._puts.send_process_replaced()
                     self._deletions.ask_positions_again()
@@ -415,7 +415,7 @@ class RingFastPath:
         if self._store is not None:
             if self._store.block.epoch != self._store.epoch:
                 self._store.epoch = self._store.block.epoch
-                self._tell_all(self._store)
+                self._repeat_tables(self._store)
                 self._tell_store_settings()
                 self._deletions.ask_store_again()
                 if self._expired is not None:

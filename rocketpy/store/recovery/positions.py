@@ -69,7 +69,7 @@ class RecoveryReport:
 
     def __str__(self) -> str:
         return (
-            f"{self.kind.value}: log ends at {self.log_end}, {self.scanned_records} records "
+            f"recovery: {self.kind.value}; log ends at {self.log_end}, {self.scanned_records} records "
             f"({self.scanned_bytes} bytes) scanned in {self.scan_s:.3f} s, "
             f"{self.dispatched_to - self.dispatched_from} bytes dispatched again, "
             f"{self.log_end - self.dispatched_to} left to dispatch, "

@@ -44,8 +44,8 @@ def test_a_send_worker_that_was_replaced_may_go_on_when_all_earlier_sends_are_co
     announce(desk.fast_path)
     desk.told("send")
     first, second = send_request(ChannelLog()), send_request(ChannelLog())
-    desk.fast_path.took(first)
-    desk.fast_path.took(second)
+    desk.fast_path.send_arrived(first)
+    desk.fast_path.send_arrived(second)
     desk.blocks["send"].begin(1)
     assert set(desk.kinds("send")) == {WorkerMessage.TOPIC, WorkerMessage.BROKER}
     desk.fast_path.complete(first)
@@ -59,7 +59,7 @@ def test_a_restarted_manager_lets_a_new_send_worker_serve_when_all_earlier_sends
     """Both may have been restarted. One that is not new learns at once which sends were lost.
     Fault: A restarted manager let a new send worker serve at once, and later sends overtook those in its ring."""
     request = send_request(ChannelLog())
-    desk.fast_path.took(request)
+    desk.fast_path.send_arrived(request)
     desk.blocks["send"].begin(1)
     desk.fast_path.turn()
     desk.fast_path.tables_end()

@@ -53,7 +53,7 @@ class FastPath:
     results: int = 0
     completed: int = 0
 
-    def took(self, request: SendRequest) -> None: ...
+    def send_arrived(self, request: SendRequest) -> None: ...
 
     def complete(self, request: SendRequest) -> None:
         self.completed += 1
@@ -170,12 +170,12 @@ def messages(bench: Bench) -> dict[str, tuple[WorkerMessage, bytes, int | None]]
         "connection_closed": (WorkerMessage.CLOSED, ring_messages.origin_record(bench.origin()), None),
         "put_finished": (WorkerMessage.PUT_RESULT, ring_messages.put_result(0), None),
         "cleaned": (WorkerMessage.CLEANED, worker_messages.encode_clean_topic("T", 1), None),
-        "took": (WorkerMessage.SEND, send, 9),
+        "send_arrived": (WorkerMessage.SEND, send, 9),
     }
 
 
 @pytest.mark.parametrize(
-    "name", ["slow_send", "slow_pull", "commit_offset", "connection_closed", "put_finished", "cleaned", "took"]
+    "name", ["slow_send", "slow_pull", "commit_offset", "connection_closed", "put_finished", "cleaned", "send_arrived"]
 )
 def test_a_callback_that_fails(
     manager: Manager, healthy: dict[int, int], monkeypatch: pytest.MonkeyPatch, name: str
