@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Faults:
-    """Of one process; for its one thread.
+    """The faults of one process; for its one thread.
 
     Args:
         now_s: seconds that only grow.

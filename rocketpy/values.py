@@ -1,4 +1,4 @@
-"""Value, FrozenValue: equality and repr for attrs classes of many fields, or of which there are many.
+"""Value, FrozenValue: equality and repr for attrs classes that have many fields, or that are many.
 
     @attrs.frozen(eq=False, repr=False)
     class Limits(Value):

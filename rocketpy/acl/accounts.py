@@ -29,7 +29,7 @@ class Account:
     default_topic_permission: int = DENY
     default_group_permission: int = DENY
     permissions: Mapping[str, int] = attrs.field(factory=dict)
-    """By resource: topics under their names, groups under their retry topics."""
+    """Permissions by resource: topics under their names, groups under their retry topics."""
 
     @property
     def may_everything(self) -> bool:

@@ -56,7 +56,7 @@ class Entry:
         return self.value
 
     def mapping(self) -> dict[str, Entry]:
-        """Raises ConfigError as `fail` does: it is none. Nothing is an empty one."""
+        """Return the value as a mapping; nothing is an empty one. Raises: ConfigError, as `fail`: it is none."""
         if self.value is None:
             return {}
         if not isinstance(self.value, dict):

@@ -78,7 +78,7 @@ class _Stamp:
 
 
 class AclFiles:
-    """Of one server. Each method that may change accounts returns the new table.
+    """The files of accounts of one server. Each method that may change accounts returns the new table.
 
     Args:
         now_ms: milliseconds since 1970, for versions of files.

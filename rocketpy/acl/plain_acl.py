@@ -65,7 +65,7 @@ class AclFile:
     accounts: tuple[Account, ...] = ()
     white_addresses: tuple[AddressPattern, ...] = ()
     listed: AclConfig = attrs.field(factory=AclConfig)
-    """The same as it is written, without secrets, for those who ask what there is."""
+    """Accounts and addresses as they are written, without secrets, for answers to operators."""
     version: DataVersion | None = None
     is_empty: bool = False
     warnings: tuple[str, ...] = ()
@@ -160,7 +160,7 @@ def _default(members: dict[str, Entry], key: str, warnings: list[str]) -> int:
 
 
 def _permissions(members: dict[str, Entry], key: str, warnings: list[str]) -> dict[str, int]:
-    """By resource; of two entries for the same the last one counts."""
+    """Read permissions by resource; of two entries for one resource the last counts."""
     found: dict[str, int] = {}
     for entry in _items(members, key):
         text = entry.text() or ""

@@ -70,7 +70,7 @@ class Refusal:
 
     @property
     def response_code(self) -> int:
-        """Not NO_PERMISSION: clients of the reference know refusals by this code."""
+        """SYSTEM_ERROR, not NO_PERMISSION: clients of the reference know refusals by this code."""
         return ResponseCode.SYSTEM_ERROR
 
     @property

@@ -43,14 +43,14 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """From the registry alone, as the help."""
+        """Complete names from the registry alone, as the help."""
         if incomplete.startswith("-"):
             return super().shell_complete(ctx, incomplete)
         names = (name for name in self.list_commands(ctx) if name.lower().startswith(incomplete.lower()))
         return [CompletionItem(name, help=REGISTRY[name].summary) for name in names]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """From the registry alone, so that help imports no command."""
+        """List commands from the registry alone, so that help imports no command."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, REGISTRY[name].summary) for name in self.list_commands(ctx)])
 

@@ -216,7 +216,7 @@ async def _load(admin: Admin, address: str, figures: Mapping[str, str]) -> Load:
 
 
 async def _stats(admin: Admin, address: str, topic: str) -> BrokerStatsData:
-    """Nothing for a topic without traffic."""
+    """Return the statistics of a topic; empty for one without traffic."""
     try:
         return await admin.broker_stats(address, TOPIC_PUT_NUMS, topic)
     except BrokerError:

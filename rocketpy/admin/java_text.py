@@ -69,7 +69,7 @@ def pretty_json(value: object, indent: int = 0) -> str:
 
 
 def language_name(language: LanguageCode | None) -> str:
-    """One that is not known is null. (JAVA is number 0: do not test for truth.)"""
+    """Return the name; null for a language that is not known. (JAVA is number 0: do not test for truth.)"""
     return "null" if language is None else language.name
 
 

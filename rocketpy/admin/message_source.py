@@ -54,7 +54,7 @@ class Source:
 
     @property
     def place(self) -> str:
-        """For errors: the line of the last message."""
+        """The line of the last message, for errors."""
         return f"line {self.line_number} of {self.given.lines_file}: " if self.line_number else ""
 
     @property

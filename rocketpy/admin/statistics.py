@@ -77,7 +77,7 @@ async def _traffic(admin: Admin, addresses: list[str], name: str, key: str) -> T
 
 
 def day_sum(stats: BrokerStatsData) -> int:
-    """Of 24 hours.
+    """Return the sum of 24 hours.
 
     A broker samples the day once an hour and the hour every ten minutes. A figure that is still 0 is taken from the
     next shorter window, as Java's commands do.

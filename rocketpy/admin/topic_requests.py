@@ -94,7 +94,7 @@ class TopicRequests(AdminCore):
         await self.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
 
     async def delete_topic(self, topic: str, cluster: str) -> None:
-        """From the cluster's masters, then from every name server."""
+        """Delete a topic from the cluster's masters, then from every name server."""
         masters = await self.addresses_of(cluster)
         header = TopicRequestHeader(topic=topic)
         await each(masters, lambda address: self.ask(address, RequestCode.DELETE_TOPIC_IN_BROKER, header))

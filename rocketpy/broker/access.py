@@ -45,8 +45,9 @@ from .store_api import Store
 logger = logging.getLogger(__name__)
 
 DECISIONS_MAX = 1024
-"""For one account in DECISIONS_S, of the 16 384 of the fast path (csrc/ipc/access.h). A sender makes its group up, so
-it could have a decision for each request, and push out those of all others. What has none is checked here."""
+"""Decisions of one account in DECISIONS_S, of the 16 384 of the fast path (csrc/ipc/access.h). A sender makes its group
+up, so it could have a decision for each request, and push out those of all others. Requests without one are checked
+here."""
 DECISIONS_S = 60.0
 REPLACED_S = 1.0  # to replace all accounts takes tens of ms
 
@@ -65,7 +66,7 @@ class PublishedAccounts(Protocol):
 
     @property
     def version(self) -> int:
-        """It changes with each publication; odd: one is under way."""
+        """The version of the accounts, which changes with each publication; odd: one is under way."""
 
     def publish(self, accounts: Accounts) -> None:
         """Replace all accounts. Raises ConfigError: they are too large."""
@@ -164,13 +165,13 @@ class AccessControl:
         self._finish(request, host, refusal, is_counted=is_counted)
 
     def check_topic(self, request: RemotingCommand, host: str, topic: str) -> None:
-        """The same for the topic of a message that the request names by its place (acl.resources.CHECKED_WHEN_READ)."""
+        """Check the topic of a message that the request names by its place (acl.resources.CHECKED_WHEN_READ)."""
         self._refresh()
         self._raise(self.validator.check_topic(request, host, topic, CHECKED_WHEN_READ[request.code]), host)
 
     def check_message(self, request: RemotingCommand, host: str, record: StoredRecord, store: Store) -> None:
-        """The same for a message that is to be shown or copied. A place in the log may be inside of a message's body,
-        which could look like a record with other messages for its body: a queue has to name the place.
+        """Check a message that is to be shown or copied. A place in the log may be inside of a message's body, which
+        could look like a record with other messages for its body: a queue has to name the place.
 
         Raises:
             RequestRefused: code 1, with the reference's text, or because no queue does.

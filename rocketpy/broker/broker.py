@@ -201,8 +201,8 @@ class BrokerController:
         ]
 
     def processors(self) -> Mapping[int, Processor]:
-        """By request code. Codes that are not here are answered 3 by the reactor, whose table says which pool serves
-        which code."""
+        """Return the processors by request code. The reactor answers other codes with 3; its table says which pool
+        serves which code."""
         guard, awaits_slaves = guard_of(self.services.settings.value), self.services.settings.value.is_sync_master
         found: dict[int, Processor] = {code: each for each in self._processors for code in each.codes}
         if awaits_slaves:
@@ -210,7 +210,7 @@ class BrokerController:
         return {code: GuardedProcessor(each, guard) if code in GUARDED_CODES else each for code, each in found.items()}
 
     def inline(self) -> Mapping[int, Callable[[RemotingCommand, Channel], RemotingCommand | None]]:
-        """By request code: what serves a request in the loop, or leaves it to its processor by None."""
+        """Return, by request code, functions that serve a request in the loop, or leave it to its processor by None."""
         return {RequestCode.HEART_BEAT: self._client_manage.renew}
 
     def table_sizes(self) -> list[TableSize]:
@@ -316,7 +316,7 @@ class BrokerController:
         self._outer_api.member = member
 
     def be_master(self, is_master: bool) -> None:
-        """Of a group with automatic failover: begin or end a master's duties, and tell all name servers at once."""
+        """Begin or end a master's duties, with automatic failover, and tell all name servers at once."""
         if is_master and not self._role.is_master:
             self.services.topics.next_version()  # name servers read the table of another broker 0 anew
         self._role.switch(is_master)

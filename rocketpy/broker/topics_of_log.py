@@ -32,7 +32,8 @@ SCAN_BYTES_MAX = 4 << 30  # about a minute; more can lie there if a Java broker 
 
 
 class TopicsOfLog:
-    """One per manager. A slave takes topics from its master alone: here it only keeps its position."""
+    """The topics that only the log has. One per manager. A slave takes topics from its master alone: here it keeps
+    its position."""
 
     def __init__(self, services: BrokerServices) -> None:
         self._services = services

@@ -31,7 +31,7 @@ class Member:
     """Arguments of `rocketpy`."""
     log: Path
     about: str
-    """For the operator: what it is and where."""
+    """Its role and addresses, for the operator."""
 
 
 def plan(

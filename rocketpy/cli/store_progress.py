@@ -62,7 +62,7 @@ class StoreProgress:
 
 
 class _ByUnit(ProgressColumn):
-    """One column for phases counted in bytes, another for the rest."""
+    """A column that shows phases counted in bytes by one column, and the rest by another."""
 
     def __init__(self, of_bytes: ProgressColumn, of_pieces: ProgressColumn | None) -> None:
         super().__init__()

@@ -166,7 +166,7 @@ class ReceivedMessage:
 
     @property
     def reconsume_times(self) -> int:
-        """How often it was delivered before."""
+        """The number of earlier deliveries."""
         return self._fields.reconsume_times
 
     def tried_again(self) -> ReceivedMessage:
@@ -199,12 +199,12 @@ class ReceivedMessage:
 
     @property
     def born_timestamp_ms(self) -> int:
-        """When it was sent, ms since 1970."""
+        """The time of its send, ms since 1970."""
         return self._fields.born_timestamp_ms
 
     @property
     def store_timestamp_ms(self) -> int:
-        """When it was stored, ms since 1970."""
+        """The time at which it was stored, ms since 1970."""
         return self._fields.store_timestamp_ms
 
     @property
@@ -229,7 +229,7 @@ class ReceivedMessage:
 
     @property
     def prepared_transaction_offset(self) -> int:
-        """Where its half message is in the CommitLog; 0 for none."""
+        """The offset of its half message in the CommitLog; 0 for none."""
         return self._fields.prepared_transaction_offset
 
     @property

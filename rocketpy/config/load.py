@@ -83,7 +83,7 @@ def load_broker_config(
 def _addresses_and_paths(
     settings: BrokerSettings, port: int, environ: Mapping[str, str], machine: Machine
 ) -> dict[tuple[str, str], Any]:
-    """By section and field: what follows from the port, the machine and its environment where it is not set."""
+    """Return, by section and field, the settings that follow from port, machine and environment if they are not set."""
     root = settings.store.store_path_root_dir or _home(environ, "storePathRootDir", "store")
     bind = settings.server.bind_address
     ip1 = settings.broker.broker_ip1 or (bind if is_concrete(bind) else machine.detect_address())
@@ -249,7 +249,7 @@ def _workers(
 
 
 def _processors(settings: BrokerSettings, given: frozenset[str], cores: int) -> dict[tuple[str, str], int]:
-    """The same for a broker's pools."""
+    """Return the numbers of pull and query workers, with the keys of the reference that they stand for."""
     pulls = settings.rocketpy.pull_workers
     if "pullWorkers" not in given and "pullMessageThreadPoolNums" in given:
         pulls = min(cores, settings.broker.pull_message_thread_pool_nums)

@@ -162,7 +162,7 @@ def _entry(logical: str, line: int, line_end: int) -> Entry:
 
 
 def _trimmed(value: str) -> str:
-    """Without trailing blanks; one that is escaped stays."""
+    """Return the value without trailing blanks; one that is escaped stays."""
     bare = value.rstrip(_BLANKS)
     return value[: len(bare) + 1] if _continues(bare) and len(bare) < len(value) else bare
 
@@ -193,7 +193,7 @@ def _unescaped(text: str, line: int) -> str:
 
 
 def _escaped(text: str, *, separators: bool) -> str:
-    """Only what `parse` would otherwise read differently: `;`, `:` and `=` in a value stay readable."""
+    """Escape what `parse` would otherwise read differently: `;`, `:` and `=` in a value stay readable."""
     out = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t").replace("\f", "\\f")
     if separators:
         for separator in "=: ":

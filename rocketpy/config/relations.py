@@ -37,7 +37,7 @@ def check_broker(settings: BrokerSettings, lines: Mapping[str, int]) -> None:
 
 
 def check_namesrv(settings: NamesrvSettings, lines: Mapping[str, int]) -> None:
-    """The same for a name server."""
+    """Check the settings of a name server. Raises: ConfigError: names the key that should change."""
     _Checker(settings, lines).check_common()
 
 

@@ -474,5 +474,5 @@ class RocketpyConfig(Value):
 
     @property
     def ring_memory_max(self) -> int:
-        """Of sharedMemoryMax: for all rings together, bytes."""
+        """The share of sharedMemoryMax for all rings together, bytes."""
         return self.shared_memory_max - self.kept_memory_bytes

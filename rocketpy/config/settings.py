@@ -104,7 +104,7 @@ class BrokerSettings(Value):
 
     @property
     def ha_advertised(self) -> Advertised:
-        """The same for slaves; nothing if brokerIP2 says where they dial."""
+        """Addresses for other slaves than those of `ha_server_addr`; none if brokerIP2 names the address for all."""
         is_same = self.broker.broker_ip2 == self.broker.broker_ip1
         text = self.rocketpy.advertised_addresses if is_same else ""
         return Advertised.parse(text, self.server.listen_port, shift=1)

@@ -96,7 +96,7 @@ class MemberBlock:
 
     @property
     def version(self) -> int:
-        """Of the orders; odd while they are being changed."""
+        """The version of the orders; odd while they are being changed."""
         return int(self.pointer.version)
 
     def orders(self) -> tuple[MemberOrders, int] | None:
@@ -179,7 +179,7 @@ class MemberBlock:
         return bool(self.pointer.diverged)
 
     def set_diverged(self) -> None:
-        """This log and the master's do not fit, until the next process tree has begun."""
+        """Report that this log and the master's do not fit; the next process tree begins anew."""
         self.pointer.diverged = 1
 
     @property

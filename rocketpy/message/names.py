@@ -81,7 +81,7 @@ PREDEFINED_GROUPS = (
     CID_ONSAPI_PERMISSION_GROUP,
     CID_ONSAPI_OWNER_GROUP,
 )
-"""In every broker's table from the start."""
+"""Groups in every broker's table from the start."""
 
 """Default of messageDelayLevel: levels 1 to 18."""
 

@@ -10,7 +10,7 @@ from . import properties
 INT_MIN = -(1 << 31)
 INDEX_KEYS_MAX = 128  # of one message
 EXPRESSION_TAGS_MAX = 16_384
-"""Of the tag expression that a pull brings, which the pull worker reads anew each time (csrc/ipc/worker_messages.h)."""
+"""The most tags of a pull's own expression, which the pull worker reads anew each time (csrc/ipc/worker_messages.h)."""
 _BLANKS = "".join(map(chr, range(0x21)))  # what Java's String.trim takes off; str.strip takes other spaces too
 
 

@@ -62,7 +62,7 @@ def usual_form(accept: str) -> Form | None:
 
 
 class Row(Generic[_S]):
-    """A metric, and what of its text is the same in each scrape."""
+    """A metric, and the parts of its text that are the same in each scrape."""
 
     def __init__(self, metric: Metric[_S]) -> None:
         self.metric, self.labels = metric, metric.labels

@@ -29,7 +29,7 @@ class Families(Collector):
     rows: RowCollector[Any]
 
     def describe(self) -> Iterable[Family]:
-        """Nothing: registering must not take a snapshot before the broker is up."""
+        """Return nothing: registering must not take a snapshot before the broker is up."""
         return ()
 
     def collect(self) -> Iterator[Family]:
@@ -49,7 +49,7 @@ def registry_of(collector: RowCollector[Any]) -> CollectorRegistry:
 
 
 def answer(collector: RowCollector[Any], environ: Mapping[str, str]) -> tuple[str, list[tuple[str, str]], bytes]:
-    """Return status, headers and body of the answer to a request, of which `environ` has what WSGI says."""
+    """Return status, headers and body of the answer to a request, given as the `environ` of WSGI."""
     begun: list[tuple[str, list[tuple[str, str]]]] = []
     parts = make_wsgi_app(registry_of(collector))(environ, lambda *head: begun.append(head))
     return (*begun[0], b"".join(parts))

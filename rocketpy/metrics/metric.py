@@ -17,7 +17,7 @@ from .counters import Kind
 Samples = Iterable[tuple[Sequence[str], float | None]]
 """Values by their labels; those that are None are left out."""
 Buckets = Iterable[tuple[Sequence[str], Sequence[tuple[str, float]], float]]
-"""Of a histogram, by labels: bounds with what is up to them, and the sum."""
+"""Histograms by labels: bounds with the counts up to them, and the sum."""
 RETRY_PREFIX, DLQ_PREFIX = "%RETRY%", "%DLQ%"
 _S = TypeVar("_S")
 

@@ -39,7 +39,7 @@ def _by_host(read: Callable[[list[SlaveSnapshot]], float | None]) -> Callable[[S
 
 
 def _host(address: str) -> str:
-    """Without the port, which is another one with each connection: each would be a time series of its own."""
+    """Return the host without the port: each connection has another port, and would be a time series of its own."""
     return address.rpartition(":")[0].strip("[]") or address
 
 

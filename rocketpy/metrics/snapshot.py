@@ -211,7 +211,7 @@ class Snapshot(FrozenValue):
     producers: Mapping[str, int] = attrs.field(factory=dict)  # producer group to members
     producer_clients: Mapping[tuple[str, str], int] = attrs.field(factory=dict)  # by language and version
     consumer_clients: Mapping[tuple[str, str, str, str, bool], int] = attrs.field(factory=dict)
-    """By group, language, version, `push` or `pull`, and whether it is a system group."""
+    """Clients by group, language, version, `push` or `pull`, and whether it is a system group."""
     permission: int | None = None  # brokerPermission
     consumers: Sequence[tuple[str, str, str]] = ()  # (client address, our address, group) of each online consumer
     put_tps: float | None = None  # messages per second over the last minute

@@ -24,7 +24,7 @@ UNKNOWN_VERSION = DataVersion(counter=-(1 << 63), timestamp_ms=0)  # of a broker
 
 @attrs.frozen
 class Viewer:
-    """From where a client or a broker asks: what decides which address of a broker it is told."""
+    """The place from which a client or a broker asks. It decides which address of a broker is the answer."""
 
     listener: str = ""
     host: str = "0.0.0.0"

@@ -278,7 +278,7 @@ class RouteInfoManager(RouteQuestions):
         return gone
 
     def forgive_silence(self, now_ms: int) -> None:
-        """This process was paused: every broker has two minutes from now to register."""
+        """Give every broker two minutes from now to register, because this process was paused."""
         for live in self._live.values():
             live.last_update_ms = now_ms
 

@@ -153,7 +153,7 @@ class Gateway:
         return True
 
     def known(self) -> list[int]:
-        """The connections with pending calls, and those that have sent responses to nothing."""
+        """The connections with pending calls, and the connections that have sent responses to no request."""
         return [*self._calls, *self.unasked.connections]
 
     def closed(self, connection: int) -> None:

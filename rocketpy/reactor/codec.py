@@ -23,7 +23,7 @@ TURN_NS = 1_000_000_000
 
 
 class CodecConfig:
-    """Of the decoder `name`: a codec worker, or the codec inside a selector when there are no codec workers.
+    """The configuration of the decoder `name`: a codec worker, or a selector when there are no codec workers.
 
     Args:
         limits: fields of rp_codec_config that settings declare, and its table of accounts.

@@ -24,7 +24,7 @@ class Outbox:
     _backlog: deque[tuple[int, bytes] | Iterator[tuple[int, bytes]]] = attrs.field(init=False, factory=deque)
     backlog_bytes: int = attrs.field(init=False, default=0)
     has_unhurried: bool = attrs.field(init=False, default=False)
-    """Only unhurried messages were written since the consumer was woken."""
+    """True if only unhurried messages were written since the consumer was woken."""
 
     def put(self, kind: int, message: bytes, *, always: bool = False, is_unhurried: bool = False) -> bool:
         """Write the message to the ring and wake the consumer, or append it to the backlog. Returns False if that is

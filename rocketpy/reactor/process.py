@@ -54,7 +54,8 @@ class Identity:
         )
 
     def take(self, parent_pid: int) -> None:
-        """In a child that was forked within `hold_signals`, first thing; ends it if its parent has ended already."""
+        """Become the worker. The first call in a child that was forked within `hold_signals`; ends it if its parent has
+        ended."""
         lib.rp_process_begin(self._pointer, parent_pid)
 
     def fork(self) -> int:
@@ -91,7 +92,7 @@ def hold_signals() -> Iterator[None]:
 
 
 def forget_handlers(*, ends_on_sigterm: bool = False) -> None:
-    """In a child that runs Python: what `Identity.take` has told the kernel, the interpreter knows as well."""
+    """Tell the interpreter of a child what `Identity.take` has told the kernel: no handler of the parent is left."""
     signal.set_wakeup_fd(-1)
     for number in SUPERVISED:
         is_obeyed = number == signal.SIGTERM and ends_on_sigterm

@@ -59,13 +59,13 @@ class SelectorSettings:
     limits: Mapping[str, int] = attrs.field(factory=dict)
     """Fields of rp_selector_config; what is not given has the default of the core."""
     codec_limits: Mapping[str, Any] = attrs.field(factory=dict)
-    """For the codec inside, if there is one: see `CodecConfig`."""
+    """The limits of the codec inside, if there is one: see `CodecConfig`."""
     proxies: Sequence[Network] = ()
     """Networks of proxies: their connections begin with a PROXY header, which names the real peer."""
     is_tls_required: bool = False
     """Close connections without TLS. Without TLS workers there is no TLS."""
     member: MemberBlock | None = None
-    """With automatic failover: says when nothing is to be read."""
+    """The member block, with automatic failover: says when nothing is to be read."""
     parked: socket.socket | None = None
     """Where connections go that the next process tree is to serve (handoff.py)."""
     parks: Callable[[], bool] = lambda: False

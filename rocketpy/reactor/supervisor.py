@@ -232,7 +232,7 @@ class Supervisor:
                 self._watch(child, outcome)
 
     def _fork(self, child: _Child) -> int | OSError:
-        """In the child: never returns."""
+        """Fork a worker. In the child it never returns. Returns: the process id, or the error."""
         try:
             if child.spec.is_simple:
                 pid = child.identity.fork()
@@ -259,7 +259,7 @@ class Supervisor:
         self._poller.register(pidfd, select.POLLIN)
 
     def _try_later(self, child: _Child, pid: int, why: OSError) -> None:
-        """fork or pidfd_open failed, for lack of processes, memory or descriptors. Try again; the others go on."""
+        """Plan another try: fork or pidfd_open failed, for lack of processes, memory or descriptors. Others go on."""
         if pid:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
@@ -273,7 +273,7 @@ class Supervisor:
         )
 
     def _become(self, child: _Child, parent: int | None = None) -> None:
-        """In the child: never returns. With `parent` it is to be made ready for Python."""
+        """Run the worker, in the child; never returns. With `parent` the child is made ready for Python first."""
         status, spec = EXIT_CRASHED, child.spec
         try:
             if parent is not None:

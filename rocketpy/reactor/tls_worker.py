@@ -73,7 +73,7 @@ class Tunnel:
     """The broker stops, and the client's kernel has to acknowledge the last bytes: nothing more is read."""
 
     counted_bytes: int = attrs.field(init=False, default=0)
-    """Of `waiting_bytes`, what the pump has counted."""
+    """The part of `waiting_bytes` that the pump has counted."""
 
     @property
     def waiting_bytes(self) -> int:
@@ -278,7 +278,7 @@ class Pump:
             self._watch(tunnel)
 
     def _own(self, data: memoryview, known: memoryview) -> memoryview:
-        """A copy, if `data` lies in a buffer of this pump, and not in what was kept before."""
+        """Return `data`, or a copy if it lies in a buffer of this pump, and not in bytes that were kept before."""
         return NOTHING if not data else data if known else memoryview(bytes(data))
 
     def _watch(self, tunnel: Tunnel) -> None:
@@ -294,7 +294,7 @@ class Pump:
         self._close(tunnel)
 
     def _close(self, tunnel: Tunnel, *, is_orderly: bool = False) -> None:
-        """With TLS's own farewell and FIN if the selector has ended the connection; else with a reset."""
+        """Close a tunnel: with TLS's farewell and FIN if the selector has ended the connection; else with a reset."""
         client = tunnel.client.fileno()
         if self._tunnels.pop(client, None) is None:
             return

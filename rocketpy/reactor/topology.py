@@ -77,7 +77,7 @@ class ReactorSizes:
 
     @property
     def pulls(self) -> tuple[str, ...]:
-        """In the order of csrc/ipc/worker.h."""
+        """The names of the pull workers, in the order of csrc/ipc/worker.h."""
         return (PULL,) if self.pull_workers == 1 else tuple(f"{PULL}-{n}" for n in range(self.pull_workers))
 
     @property
@@ -174,7 +174,7 @@ class Topology:
     handoffs: Mapping[str, tuple[socket.socket, socket.socket]]  # by selector: (acceptor's end, selector's end)
     tls_handoffs: Mapping[str, tuple[socket.socket, socket.socket]]  # by TLS worker: (selectors' end, worker's end)
     ha_handoffs: Mapping[str, tuple[socket.socket, socket.socket]]
-    """By TLS worker: (replicator's end, worker's end). Of their own: a flood at the client port keeps no slave out."""
+    """By TLS worker: (replicator's end, worker's end). Not shared: a flood at the client port keeps no slave out."""
 
     @classmethod
     def create(cls, sizes: ReactorSizes) -> Topology:

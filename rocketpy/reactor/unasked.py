@@ -31,7 +31,7 @@ class _Count:
 
 @attrs.define(eq=False)
 class UnaskedResponses:
-    """Of all connections of one process.
+    """The responses to no request, of all connections of one process.
 
     Args:
         now_s: seconds that only grow.

@@ -37,7 +37,7 @@ def code_and_remark(exc: Exception, faults: Faults, place: str) -> tuple[int, st
 
 
 def error_response(request: RemotingCommand, exc: Exception, faults: Faults) -> RemotingCommand:
-    """The same as a response to `request`."""
+    """Return the answer to `request` after its handler raised `exc`, as `code_and_remark` says."""
     return RemotingCommand.response(*code_and_remark(exc, faults, place_of(request)))
 
 

@@ -197,7 +197,7 @@ class NoHalfStates:
     base = 0
 
     def move_base(self, base: int) -> None:
-        """Nothing to remember."""
+        """Do nothing: there is no half message."""
 
     def is_open(self, offset: int) -> bool:
         return False

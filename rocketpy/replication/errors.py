@@ -39,7 +39,7 @@ class CutAsked(ReplicatorStopped):
 
 
 class CannotFollow(StoreError):
-    """The slave's log does not fit the master's. Nothing helps but the operator, or another master."""
+    """The slave's log does not fit the master's. Only the operator can help, or another master."""
 
 
 class Diverged(CannotFollow):
@@ -88,7 +88,7 @@ def differs(where: str, slave_end: int) -> str:
 
 
 def member_differs(begin: int, end: int) -> str:
-    """With automatic failover: the epochs say that the bytes are equal, and they are not."""
+    """Members whose epochs say that the bytes are equal, and they are not."""
     return (
         f"the log of this member differs from its master's between {begin} and {end}, though both are of one history: "
         "one of them is damaged; find out which by `rocketpy store verify` on both, and let that one join with an "
@@ -97,8 +97,10 @@ def member_differs(begin: int, end: int) -> str:
 
 
 def member_cannot_be_cut(begin: int, end: int, confirmed: int, shared: int | None) -> str:
-    """With automatic failover: to cut the log where both part would take away too much. `shared`: there; None: nothing
-    is the same."""
+    """A member whose log cannot be cut where both logs part, because that would take away too much.
+
+    `shared`: the position where they part; None: they have nothing in common.
+    """
     same = "has nothing in common with its master's" if shared is None else f"is its master's up to {shared} only"
     return (
         f"the log of this member (it begins at {begin}, ends at {end}, and is confirmed to {confirmed}) {same}, and is "

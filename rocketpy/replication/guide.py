@@ -24,7 +24,7 @@ class MasterAddress(NamedTuple):
 
 
 class Guide(Protocol):
-    """What the replicator of a slave asks for, whichever way its master is named."""
+    """The questions of a slave's replicator about its master, named by hand or by a coordinator."""
 
     turn_s: ClassVar[float]
     """The longest time between two looks for news, while the slave waits."""
@@ -96,11 +96,11 @@ class NamedMaster:
         return False
 
     def check(self) -> None:
-        """Nobody calls a plain slave away from its master."""
+        """Do nothing: nobody calls a plain slave away from its master."""
 
     def is_final(self, why: CannotFollow) -> bool:
-        """Only the operator can help."""
+        """Return True: only the operator can help."""
         return True
 
     def halt(self) -> None:
-        """The operator reads it in the log."""
+        """Do nothing: the operator reads it in the log."""

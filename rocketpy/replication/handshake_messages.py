@@ -36,7 +36,7 @@ class Group:
 
 @attrs.frozen
 class Membership:
-    """Of a broker with automatic failover: its name, its store and the epochs of its log. Empty: it has none."""
+    """The name of a broker with automatic failover, its store and the epochs of its log. Empty: it has none."""
 
     member: str = ""
     incarnation: str = ""

@@ -202,7 +202,7 @@ class Master:
         return self._slaves >= min(int(self._config.slaves_max), int(lib.RP_SLAVES_MAX))
 
     def _serve(self, newcomer: Newcomer, start: int, *, is_rocketpy: bool, acked: int = 0) -> None:
-        """It replicates from here on."""
+        """Give the connection to the C loop, which sends it the log."""
         written_ns = int((self._now_s() if is_rocketpy else newcomer.begun_s) * NS_PER_S)  # WELCOME; or nothing yet
         connection = self._handshakes.release(newcomer)
         lib.rp_master_add(self._pointer, newcomer.row, connection, is_rocketpy, start, acked, written_ns)
@@ -266,7 +266,7 @@ class Master:
         self._welcome(asking, hello, Welcome(start, own.end, master_begin=own.begin, version=hello.version))
 
     def _answer_member(self, member: MasterMember, asking: _Asking, hello: Hello, own: Extent) -> None:
-        """The same with automatic failover: what a log is, its epochs say."""
+        """Answer a HELLO with automatic failover, by the epochs of both logs."""
         if (unknown := stranger(hello, self._group, asking.nonces.challenge)) is not None:
             self._refuse_hello(asking, unknown)
             return

@@ -6,9 +6,10 @@
 A connection whose first byte begins a TLS handshake goes to a TLS worker, and the plain end of a socket pair stays in
 its place.
 
-They take no place of a slave. When there are RP_HANDSHAKES_MAX and another one comes, one is closed: the oldest of the
-host that has most. So one host cannot keep the others out, however many connections it opens. All IPv6 addresses of a
-/64 count as one host: who has one of them has all. None may stay longer than haHousekeepingInterval.
+These connections take no place of a slave. When there are RP_HANDSHAKES_MAX and another one comes, one is closed: the
+oldest of the host that has most. So one host cannot keep the others out, however many connections it opens. All IPv6
+addresses of a /64 count as one host, because one owner has them all. No handshake may take longer than
+haHousekeepingInterval.
 
 Nothing here waits: the C loop polls the descriptor of `Handshakes` beside its slaves.
 """
@@ -96,7 +97,7 @@ class Newcomer:
 
     @property
     def is_plausible(self) -> bool:
-        """Whether what has come can become a HELLO of at most JSON_MAX bytes."""
+        """True if the received bytes can become a HELLO of at most JSON_MAX bytes."""
         if not self.challenge or len(self.received) < FRAME.size:
             return True
         size, kind = FRAME.unpack_from(self.received)
@@ -154,11 +155,11 @@ class Handshakes:
         return max(self._newcomers.values(), key=lambda newcomer: (of_host[newcomer.host], -newcomer.begun_s))
 
     def ready(self) -> list[Newcomer]:
-        """Those that can be read now."""
+        """Return the connections that can be read now."""
         return [self._newcomers[fd] for fd, _ in self._epoll.poll(0) if fd in self._newcomers]
 
     def overdue(self) -> list[Newcomer]:
-        """Those that have taken too long."""
+        """Return the connections whose handshake has taken too long."""
         begun_s = self._now_s() - self._silence_max_s
         return [newcomer for newcomer in self._newcomers.values() if newcomer.begun_s <= begun_s]
 
@@ -245,7 +246,7 @@ class Handshakes:
 
 
 def is_magic(first: bytes) -> bool:
-    """Whether these first bytes begin a handshake; their last one is the slave's lowest version."""
+    """Return True if these first bytes begin a handshake; their last one is the slave's lowest version."""
     return first[:-1] == MAGIC[:-1]
 
 

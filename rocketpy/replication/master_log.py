@@ -138,7 +138,7 @@ def _plausible(log: MasterLog) -> MasterLog:
 
 
 def _ha_address(config: Mapping[str, str]) -> str | None:
-    """Return what `doctor` calls; a slave is told it by a name server."""
+    """Return the HA address that the master names, to which `doctor` connects. A slave has it from a name server."""
     host, port = config.get("brokerIP2"), int_or(config.get("haListenPort"), 0)
     return format_host((host, port)) if host and 0 < port <= PORT_MAX else None
 

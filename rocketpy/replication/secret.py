@@ -62,12 +62,12 @@ def is_proof(given: str, expected: str) -> bool:
 
 @attrs.frozen
 class Nonces:
-    """Of one handshake: that of CHALLENGE, and that of HELLO; the latter is empty if there was none in it."""
+    """The nonces of one handshake: of CHALLENGE, and of HELLO; the latter is empty if HELLO could not be read."""
 
     challenge: str
     hello: str
 
     def proof(self, secret: bytes, role: str, fields: Mapping[str, Any]) -> str:
-        """Over all of `fields`; empty without a secret."""
+        """Return the proof over all of `fields`; empty without a secret."""
         text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
         return make_proof(secret, role, self.challenge, self.hello, text)

@@ -73,7 +73,7 @@ class SlaveTable:
         ]
 
     def acknowledged(self) -> dict[str, Ack]:
-        """With automatic failover: what each member has acknowledged, on the newest connection that brought any."""
+        """Return what each member of the group has acknowledged, on its newest connection that brought any."""
         rows = [found for row in self.pointer.rows if (found := self._member(row)) is not None]
         return {member: ack for _, member, ack in sorted(rows, key=lambda found: found[0])}
 
@@ -95,7 +95,7 @@ class SlaveTable:
 
     @property
     def sent_bytes(self) -> int:
-        """Of the log, to all slaves since the start."""
+        """The bytes of the log that were sent to all slaves since the start."""
         return int(self.pointer.sent_bytes)
 
     @property

@@ -130,7 +130,7 @@ def _read(read_log: ReadLog, position: int, size: int) -> bytes:
 
 @attrs.frozen
 class Truncation:
-    """Of the store at `root`. `size_max`: bytes of all that may be kept aside (haDivergedSizeMax)."""
+    """The way to have the log at `root` cut. `size_max`: bytes of all logs kept aside (haDivergedSizeMax)."""
 
     root: Path
     size_max: int

@@ -73,7 +73,7 @@ class ConnectionOptions:
         return with_namespace(name, self._namespace)
 
     def shown(self, topics: Iterable[str]) -> list[str]:
-        """Those of a cluster's topics that are in the namespace, without it."""
+        """Return the topics of a cluster that are in the namespace, without it."""
         return [short for topic in topics if self.known(short := without_namespace(topic, self._namespace)) == topic]
 
     @property

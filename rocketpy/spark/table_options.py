@@ -94,7 +94,7 @@ def options_of_table(given: Mapping[str, str], schema: StructType) -> dict[str, 
 
 
 def parse_table_options(options: Mapping[str, str]) -> tuple[TopicOptions, SinkOptions]:
-    """What a table's options mean for its reads and its writes. Columns that only reads have are left out of writes.
+    """Return a table's options for its reads and its writes. Columns that only reads have are left out of writes.
 
     Raises:
         ConfigError: neither source nor sink has one of them.

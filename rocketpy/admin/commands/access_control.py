@@ -136,7 +136,7 @@ async def update_global_white_addr(
 
 
 def _members(account: PlainAccessConfig) -> list[tuple[str, object]]:
-    """In the order of the reference's class."""
+    """Return the fields of an account, in the order of the reference's class."""
     found = dict(account.wire_members())
     first = ("accessKey", "secretKey", "whiteRemoteAddress", "admin", "defaultTopicPerm", "defaultGroupPerm")
     return [(name, found[name]) for name in (*first, "topicPerms", "groupPerms")]

@@ -228,7 +228,7 @@ async def _member_rows(admin: Admin, out: Output, keys: GroupKeys, view: View) -
 
 
 async def _log_end(admin: Admin, out: Output, record: MemberRecord) -> int:
-    """Of a broker that does not answer: the end when it was registered last."""
+    """Return the end of a broker's log; if it does not answer, the end when it was registered last."""
     try:
         status = await admin.ha_status(record.address)
     except RocketError as error:

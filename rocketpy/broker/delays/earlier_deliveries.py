@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 class EarlierDeliveries:
-    """One per manager whose log is longer than its progress presumes."""
+    """The deliveries in a part of the log beyond the saved progress. One per manager whose log has such a part."""
 
     def __init__(self, store: Store, levels: Iterable[int], since: int) -> None:
         """`since`: the position that the progress presumes; -1: not known."""

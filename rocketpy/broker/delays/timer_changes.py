@@ -70,7 +70,7 @@ def due_of(properties: bytes, now_ms: int) -> int | None:
 
 
 class TimerChanges:
-    """One per broker."""
+    """Cancels and moves timers. One per broker."""
 
     def __init__(self, settings: CurrentSettings, store: Store, fast_path: FastPath) -> None:
         self._settings = settings

@@ -70,7 +70,7 @@ class QueueDeletions:
         self._by_record: dict[bytes, _Deletion] = {}  # waiting for the answer of the store worker
         self._questions: dict[int, _Question] = {}
         self.recent: dict[str, int] = {}
-        """Of the last RECENT_MAX deletions the topics, and the positions below which their records are deleted."""
+        """The topics of the last RECENT_MAX deletions, and the positions below which their records are deleted."""
 
     def begin(self, topic: str, below: int | None = None) -> trio.Event:
         """Begin a deletion, directly after the send worker was told of it. Records at `below` and above it stay.

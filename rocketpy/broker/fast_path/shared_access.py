@@ -37,7 +37,7 @@ class SharedAccess:
 
     @property
     def version(self) -> int:
-        """It changes with each publication; odd: one is under way."""
+        """The version of the accounts, which changes with each publication; odd: one is under way."""
         return int(self.pointer.version)
 
     def publish(self, accounts: Accounts) -> None:

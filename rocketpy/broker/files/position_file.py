@@ -64,7 +64,7 @@ class TableImage:
 
 @attrs.frozen
 class Slot:
-    """One write."""
+    """One written image of the table."""
 
     number: int
     table: TableImage

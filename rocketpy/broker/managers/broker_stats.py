@@ -210,7 +210,7 @@ class BrokerStatsManager:
 
     @property
     def uptime_s(self) -> int:
-        """By the clock of the boot timestamp, as in the reference: with it, it tells what time it is here."""
+        """Seconds since the start, by the clock of the boot timestamp, as in the reference: both tell the time here."""
         return (self._clock.now_ms() - self.boot_timestamp_ms) // 1000
 
     def sample_second(self) -> None:
@@ -241,7 +241,7 @@ class BrokerStatsManager:
                     yield
 
     def new_day(self) -> None:
-        """At midnight: today's morning total becomes yesterday's."""
+        """Make today's morning total yesterday's. Called at midnight."""
         now = self._counters()
         self.put_total_yesterday_morning = self.put_total_today_morning
         self.get_total_yesterday_morning = self.get_total_today_morning

@@ -55,7 +55,7 @@ class ClientJournal:
 
     @property
     def size(self) -> TableSize:
-        """For metrics: bytes, and the number of records that did not fit. A lost journal shows more than its
+        """The bytes, and the number of records that did not fit, for metrics. A lost journal shows more than its
         maximum."""
         journal = self._journal
         return TableSize("bytes of online clients", journal.live_bytes, journal.live_max, self._left_out)

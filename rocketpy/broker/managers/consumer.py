@@ -284,7 +284,7 @@ class ConsumerManager:
 
     @property
     def group_names(self) -> list[str]:
-        """Of the online groups."""
+        """The names of the online groups."""
         return list(self._groups)
 
     @property

@@ -47,7 +47,7 @@ class FilterCompiler:
             self._held[text] = found
 
     def release(self, text: str) -> None:
-        """One filter with this text is not registered any more. After the last one its program is one of many."""
+        """Count one registered filter of this text less. After the last one its program may be dropped."""
         self._registered[text] -= 1
         if not self._registered[text]:
             del self._registered[text]

@@ -75,7 +75,7 @@ class StatsItem:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing was counted for a day."""
+        """True if nothing was counted for a day."""
         if len(self._day) < DAY_SNAPSHOTS * SNAPSHOT.size:
             return False
         _, value, times = SNAPSHOT.unpack_from(self._day)

@@ -83,7 +83,7 @@ class SubscriptionViews:
         return [view for view in self._views.values() if view.text]
 
     def describe(self, client_id: Callable[[int], str]) -> str:
-        """For the log; `client_id` names the member of a connection."""
+        """Describe the views for the log; `client_id` names the member of a connection."""
         said = [f"{view.members} like {client_id(view.connection)}: {view.text}" for view in self.shown]
         more = self.count - len(said)
         return "; ".join(said) + (f"; and {more} more" if more else "")

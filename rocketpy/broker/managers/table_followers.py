@@ -37,7 +37,7 @@ def version_text(version: DataVersion) -> str:
 
 
 class TableFollowers:
-    """One per manager.
+    """The slaves that copy the tables of this master. One per manager.
 
     Args:
         versions: by the code of the table, its version now. slaves: haAddresses; nobody else is waited for.

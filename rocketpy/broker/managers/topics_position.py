@@ -49,7 +49,7 @@ class TopicsPosition:
         self._lock = trio.Lock()
         self._limit = LogLimit()
         self.log_end: Callable[[], int] | None = None
-        """On a master whose table has been compared with the log; None: the position is what `know` has been told."""
+        """The end of the log, on a master whose table has been compared with it; None: `know` sets the position."""
 
     def load(self, image: bytes | None, below: int | None) -> None:
         """Begin with the position of a table that was read.

@@ -38,7 +38,7 @@ class LockFile:
 
     memory: memoryview
     unknown_until_ms: int
-    """On the monotonic clock: until then clients may hold locks that are not in the journal."""
+    """The time (monotonic) until which clients may hold locks that are not in the journal."""
 
     @classmethod
     def open(cls, root: Path, *, is_ours: bool, clock: Clock, boot_id: bytes | None = None) -> LockFile:

@@ -73,7 +73,7 @@ class AdminOffsetProcessor(TableProcessor):
         return RemotingCommand.response(body=await encoded_body({"correctionOffsets": smallest}))
 
     async def _clone(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        """Without a topic, it clones all topics of the source group (the reference then does nothing)."""
+        """Clone offsets; without a topic those of all topics of the source group (the reference then does nothing)."""
         header = CloneGroupOffsetRequestHeader.of(request)
         require(group_fault(header.dest_group))
         offsets = self._services.offsets

@@ -40,7 +40,7 @@ class LockProcessor(TableProcessor):
         return RemotingCommand.response(body=await encoded_body({"lockOKMQSet": held}))
 
     def _existing(self, queues: list[MessageQueue]) -> list[MessageQueue]:
-        """With access control, queues that are here: else one account could use up the locks of all. Others are not
+        """Return the queues that are here, with access control: else one account could use up all locks. Others are not
         granted, since a client may not yet know that its topic has fewer queues."""
         services = self._services
         if services.access is None:

@@ -133,7 +133,7 @@ class BrokerOuterApi:
         """On a slave, called with the master's addresses of requests and of the log; None: none is registered."""
         self._knows_master = False
         self.member: Callable[[], RegisteredAs | None] | None = None
-        """With automatic failover: what to register as. Each change is registered. None: it is not certain now that
+        """The role to register as, with automatic failover. Each change is registered. None: it is not certain now that
         this broker still is the master, and nothing is registered."""
         self._first_round = trio.Event()
 

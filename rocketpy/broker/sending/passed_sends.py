@@ -48,7 +48,7 @@ class PassingClient(Protocol):
 
 @attrs.define(eq=False)
 class PassedSends:
-    """One per broker.
+    """The sends that a slave of a group passes on to its master. One per broker.
 
     Args:
         pending: of the slow path, with its bounds.

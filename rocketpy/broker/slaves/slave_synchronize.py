@@ -63,7 +63,7 @@ _B = TypeVar("_B", bound=Body)
 
 
 class SlaveSynchronize:
-    """One per slave. `found` is told the master by name servers; `run` copies until cancelled."""
+    """Copies the tables of the master. Name servers tell `found` the master; `run` copies until cancelled."""
 
     def __init__(self, client: NameServerClient, services: BrokerServices, outer_api: BrokerOuterApi) -> None:
         self._client = client

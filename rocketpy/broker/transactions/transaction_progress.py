@@ -48,7 +48,7 @@ def progress_in(path: Path) -> int:
 
 
 class TransactionProgress:
-    """One per manager."""
+    """The saved progress of transactions. One per manager."""
 
     def __init__(self, config_dir: Path, store: Store, offsets: ConsumerOffsetManager) -> None:
         self._store = store

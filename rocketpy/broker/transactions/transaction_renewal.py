@@ -26,7 +26,7 @@ AT_ONCE_MAX = 1_000
 
 
 class TransactionRenewal:
-    """One per manager.
+    """The renewal of half messages that stay open. One per manager.
 
     Args:
         read: the record of a half message; None: it cannot be read. moved: called with the offsets of a half message

@@ -213,7 +213,7 @@ def run_job(prepare: Callable[[], Job], master: str | None, as_json: bool) -> No
 
 
 def print_report(report: JobReport, as_json: bool) -> None:
-    """On standard output: a line of JSON, or tables."""
+    """Print a report: a line of JSON, or tables."""
     if as_json:
         click.echo(json.dumps(report.as_json(), ensure_ascii=False))
         return

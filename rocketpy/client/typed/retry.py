@@ -1,4 +1,4 @@
-"""What happens to a message whose handler raises: a value that says how often, when, and where it ends.
+"""The policy for messages whose handler raises: how often they are tried, when, and where they end.
 
     RetryPolicy(attempts=4, delay_levels=(1, 3, 5))                    after 1 s, 10 s and a minute; then %DLQ%group
     RetryPolicy(attempts=4, dead_letter=DeadLetterTopic(producer, "OrdersFailed"))
@@ -56,7 +56,7 @@ def _are_levels(_: object, attribute: attrs.Attribute[Any], value: tuple[int, ..
 
 @attrs.frozen(kw_only=True)
 class RetryPolicy:
-    """How often a message is tried, how long a retry waits, and where the message ends."""
+    """The number of tries of a message, the waits between them, and the topic of messages that were given up."""
 
     attempts: int = attrs.field(default=17, validator=between(1, 1 << 20))
     """Calls of the handler for one message, the first included (17, as the reference)."""

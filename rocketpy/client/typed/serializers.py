@@ -88,7 +88,7 @@ class PydanticSerializer(Generic[T]):
 
 
 class ProtobufMessage(Protocol):
-    """What protoc generates; the extra `protobuf` brings what that imports."""
+    """A class that protoc generates; the extra `protobuf` brings its imports."""
 
     def SerializeToString(self) -> bytes: ...
 

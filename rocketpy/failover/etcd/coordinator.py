@@ -89,7 +89,7 @@ class MemberBroker(Protocol):
 
 
 class Coordinator:
-    """See the module. `run` needs a gateway that is open as long as it runs."""
+    """The coordinator of one member. `run` needs a gateway that is open as long as it runs."""
 
     def __init__(
         self,

@@ -36,7 +36,7 @@ def remedy(status: EtcdStatus) -> str:
 
 @attrs.define(eq=False)
 class Upkeep:
-    """Of one etcd, by one member.
+    """The upkeep of one etcd by one member.
 
     Args:
         keep_s: haEtcdCompactHours, in seconds; history older than this is removed by the master. 0: none is.

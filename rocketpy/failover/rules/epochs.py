@@ -58,7 +58,7 @@ class EpochList:
         return self.entries[-1].number if self.entries else -1
 
     def opened(self, number: int, start: int) -> EpochList:
-        """With a new epoch whose first byte is at `start`, the end of the log.
+        """Return the list with a new epoch whose first byte is at `start`, the end of the log.
 
         What the log held before its first epoch becomes epoch BEFORE_FAILOVER, so that it has a name, too.
         """
@@ -66,7 +66,7 @@ class EpochList:
         return EpochList((*self.entries, *first, Epoch(number, start)))
 
     def until(self, end: int) -> EpochList:
-        """Without the epochs that begin after `end`. One that begins there stays: it may get its first byte yet."""
+        """Return the list up to `end`. An epoch that begins there stays: it may get its first byte yet."""
         return EpochList(tuple(entry for entry in self.entries if entry.start <= end))
 
     def end_of(self, number: int, log_end: int) -> int:

@@ -24,9 +24,9 @@ class Mastership:
     _entering: dict[str, str] = attrs.field(init=False, factory=dict)
     """Incarnations of members that count, and are asked for when they have all."""
     _request: SwitchRequest | None = attrs.field(init=False, default=None)
-    """Of an operator or of this master; it is being carried out, or has failed."""
+    """The request of an operator or of this master; it is being carried out, or has failed."""
     _leaves_set: bool = attrs.field(init=False, default=False)
-    """By that request: this member cannot serve, so it has to enter again."""
+    """True if that request says that this member cannot serve: it has to enter the set again."""
 
     def acknowledging(self, known: GroupState, acks: Mapping[str, Ack]) -> frozenset[str]:
         """The members of the set that have acknowledged something in this epoch."""
@@ -139,6 +139,6 @@ class Mastership:
         return new, MasterRecord(member=request.to, epoch=new.epoch, lease=view.members[request.to].lease)
 
     def _is_able(self, name: str, view: View) -> bool:
-        """In sync, and alive with the same store."""
+        """Return True if the member is in sync, and alive with the same store."""
         record, known = view.members.get(name), view.state
         return record is not None and known is not None and known.names(name, record.incarnation)

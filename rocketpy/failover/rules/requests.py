@@ -166,8 +166,8 @@ class Decisions:
 
 @attrs.frozen(kw_only=True)
 class Orders:
-    """To be carried out at once, before anything else is asked of etcd; complete each time, so that repeating them
-    changes nothing.
+    """The orders to the broker. They are carried out at once, before anything else is asked of etcd, and are complete
+    each time, so that repeating them changes nothing.
 
     epoch: the one to serve, in PROMOTING, MASTER, FENCED and SWITCHING_OVER; otherwise -1. In PROMOTING the broker
         opens it: drains its ring, writes (epoch, end of its log) to the epoch file, syncs it, works out the next

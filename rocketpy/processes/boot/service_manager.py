@@ -1,4 +1,4 @@
-"""What systemd, or another service manager with its protocols, has for a server.
+"""systemd, or another service manager with its protocols, as a server sees it.
 
     NOTIFY_SOCKET          -> READY=1 when every port serves: `systemctl start` returns only then
                            -> FDSTORE=1 just before: it keeps the listening sockets over a restart (docs/adr/0044)
@@ -106,7 +106,7 @@ class ServiceManager:
         os.environ["LISTEN_FDNAMES"] = ":".join(name for name, _ in self._serving)
 
     def beat(self, now_s: float) -> None:
-        """At each turn of the loop that watches all others; tells the manager as often as it has to hear that."""
+        """Tell the manager that the server is alive, as often as needed. Called at each turn of the watching loop."""
         if self.watchdog_s and now_s - self._beaten_s >= self.watchdog_s / BEATS:
             self._beaten_s = now_s
             self._tell("WATCHDOG=1")

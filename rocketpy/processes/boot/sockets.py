@@ -34,7 +34,7 @@ CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 @attrs.frozen
 class Sockets:
-    """All of one broker."""
+    """The listening sockets of one broker."""
 
     listeners: Sequence[socket.socket]  # the main and the VIP port
     replication: socket.socket | None  # the HA port; None: a slave

@@ -28,7 +28,7 @@ def _boot_s() -> float:
 
 @attrs.define(eq=False)
 class MasterCertainty:
-    """Of one process. `epoch` is asked every 50 ms (manager_role.py), and when something is registered."""
+    """The certainty of one process. `epoch` is asked every 50 ms (manager_role.py), and before each registration."""
 
     block: MemberBlock
     shown: MemberShown

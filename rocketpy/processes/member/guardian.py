@@ -49,7 +49,7 @@ LATER = RestartPolicy(limit=None, backoff_max_s=2.0)
 
 @attrs.define(eq=False)
 class Child:
-    """One of the two, as the guardian sees it. `main` runs in the child; what it returns is the exit status."""
+    """A child of the guardian, as the guardian sees it. `main` runs in the child and returns the exit status."""
 
     name: str
     main: Callable[[Role], int]

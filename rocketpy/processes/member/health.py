@@ -36,7 +36,7 @@ APPENDS = {
 
 @attrs.define(eq=False)
 class Health:
-    """Of one member.
+    """The health of one member.
 
     Args:
         is_sync_flush: sends wait for this broker's disk.

@@ -29,7 +29,7 @@ def followed_address(block: MemberBlock) -> str | None:
 
 @attrs.define(eq=False)
 class ManagerRole:
-    """Of one manager.
+    """The role of one manager, which follows the orders of the coordinator.
 
     Args:
         certainty: the one that registrations ask, too: it remembers when it was asked.

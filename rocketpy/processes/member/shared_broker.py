@@ -174,7 +174,7 @@ class SharedBroker:
         self.memory.block.refute_epoch(seen, newest)
 
     def _following(self, following: tuple[str, int] | None) -> Following | None:
-        """With the addresses of the master; None if they are not known yet."""
+        """Add the addresses of the master to follow; None if they are not known yet."""
         if following is None:
             return None
         member, epoch = following

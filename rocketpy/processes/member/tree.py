@@ -49,7 +49,7 @@ class Parked:
 
     @property
     def fds(self) -> tuple[int, int]:
-        """For the children of the guardian, which keep them."""
+        """The descriptors, which the children of the guardian keep."""
         return self.into.fileno(), self.out.fileno()
 
 
@@ -68,7 +68,7 @@ class MemberMemory:
 
 @attrs.frozen
 class Role:
-    """Of a process tree: a slave, or the master of an epoch. `cut_at`: where its log is to be cut when it is opened."""
+    """The role of a process tree: slave, or master of an epoch. `cut_at`: where its log is cut when it is opened."""
 
     is_master: bool = False
     epoch: int = -1  # the one to serve as master; -1: a slave
@@ -86,7 +86,7 @@ class MemberTree:
     parked: Parked
 
     def distrust_in(self, root: Path) -> Distrust:
-        """For who opens the store at `root`."""
+        """Return the check with which the store at `root` is opened."""
         return partial(distrust, root)
 
     def begin(self, opened: OpenedStore, *, is_sync_flush: bool) -> bool:
@@ -115,7 +115,7 @@ class MemberTree:
         return True
 
     def watch(self, specs: Sequence[WorkerSpec]) -> Callable[[Sequence[str]], None]:
-        """For each turn of the supervisor: tell the coordinator that it runs, and which worker does not serve."""
+        """Return a function for each turn of the supervisor: it tells the coordinator which worker does not serve."""
         clock_s, marks = time.monotonic, self.memory.marks
 
         def turned(absent: Sequence[str]) -> None:

@@ -89,7 +89,7 @@ class ConsumeStats(Body):
 
 @body
 class ConsumeStatsList(Body):
-    """Each element maps a group to its ConsumeStats per topic."""
+    """A list whose elements map a group to its ConsumeStats per topic."""
 
     broker_addr: str = wire("brokerAddr", default="")
     consume_stats_list: list[dict[str, list[ConsumeStats]]] = wire("consumeStatsList", factory=list)

@@ -31,9 +31,9 @@ from ..schema import Int, WireField, wire, wire_fields, without_none
 __all__ = ["Body", "Int", "body", "wire"]
 
 REQUEST_BYTES_MAX = 2 * 1024 * 1024
-"""Of the body of a request that anybody may send, where nothing else is said: some ten thousand subscriptions."""
+"""The bound of a request's body that anybody may send, unless another is named: some ten thousand subscriptions."""
 LENIENT_BYTES_MAX = 65_536
-"""Of such a body that is not strictly JSON: the tolerant parser takes a microsecond per byte."""
+"""The bound of such a body that is not strictly JSON: the tolerant parser takes a microsecond per byte."""
 OBJECTS_MAX = 32_768  # in such a body, and as many arrays; each takes a few microseconds, however short its text
 
 Reader = Callable[[JsonValue], object]

@@ -47,8 +47,8 @@ class TopicConfigSerializeWrapper(Body):
 
 
 DELETED_BELOW = "deletedBelow"
-"""In the extFields of the answer to 21, from brokers of rocketpy: JSON of the topics whose messages were deleted, with
-the log offsets below which they were."""
+"""A field of the answer to 21, from brokers of rocketpy: JSON of the topics whose messages were deleted, with the log
+offsets below which they were."""
 
 
 @body

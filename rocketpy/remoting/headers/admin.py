@@ -92,6 +92,6 @@ class GetConsumeStatsInBrokerHeader(Header):
 
 @header
 class GetAllConsumerFilterHeader(Header):
-    """Of request and response."""
+    """The header of both request and response."""
 
     version: str = wire("version", default="")  # of the table: what the slave has, what the master has

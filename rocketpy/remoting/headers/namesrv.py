@@ -46,7 +46,7 @@ class RegisterBrokerRequestHeader(Header):
 
 @header
 class RegisterBrokerResponseHeader(Header):
-    """Only for a slave whose master is alive."""
+    """The answer to REGISTER_BROKER. The addresses are given only to a slave whose master is alive."""
 
     ha_server_addr: str | None = wire("haServerAddr", default=None)
     master_addr: str | None = wire("masterAddr", default=None)

@@ -40,7 +40,7 @@ class PullMessageRequestHeader(Header):
 
 @header
 class PullMessageResponseHeader(Header):
-    """All four are mandatory to Java with the codes 0, 19, 20 and 21."""
+    """The answer to a pull. Java requires all four fields with the codes 0, 19, 20 and 21."""
 
     suggest_which_broker_id: int = wire("suggestWhichBrokerId")
     next_begin_offset: int = wire("nextBeginOffset")

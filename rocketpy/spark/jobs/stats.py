@@ -150,7 +150,7 @@ def _topics(report: JobReport, messages: DataFrame, windows: DataFrame, window_s
 
 
 def _totals() -> list[Column]:
-    """Of all topics; what waits to be retried and what nobody could consume also by itself."""
+    """Sum up all topics; messages to be retried and dead letters also by themselves."""
     from pyspark.sql import functions as sql
 
     counted = [sql.count("*").alias("topics")]

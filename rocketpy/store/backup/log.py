@@ -171,7 +171,7 @@ def find_end(reader: StoreReader) -> LogEnd:
 
 
 def _without_gap(copied: list[str], names: list[str]) -> Iterator[str]:
-    """Yield the names at the end of `names` of which each is copied."""
+    """Yield names from the end of `names` backwards, up to the first that is not copied."""
     for name in reversed(names):
         if name not in copied:
             return
