@@ -12,9 +12,10 @@ import trio.testing
 
 from rocketpy.reactor import worker_messages
 from rocketpy.reactor.channel import Gateway
+from rocketpy.reactor.handlers import Handlers
 from rocketpy.reactor.outbox import Outbox
 from rocketpy.reactor.pools import Pool, PoolTable
-from rocketpy.reactor.request_server import Handlers, RequestServer
+from rocketpy.reactor.request_server import RequestServer
 from rocketpy.reactor.ring import STOP_LEAVE, Ring, RingReader, RingWriter, WorkerBlock
 from rocketpy.reactor.worker_messages import WorkerMessage
 from rocketpy.remoting.abc import Channel, Response

@@ -23,8 +23,9 @@ from rocketpy.config import BrokerSettings
 from rocketpy.faults import Faults
 from rocketpy.reactor.channel import RingChannel
 from rocketpy.reactor.crashed_request import drop_crashed_request
+from rocketpy.reactor.handlers import Handlers
 from rocketpy.reactor.outbox import Outbox
-from rocketpy.reactor.request_server import Handlers, RequestServer
+from rocketpy.reactor.request_server import RequestServer
 from rocketpy.reactor.ring import RingReader, RingWriter
 from rocketpy.reactor.topology import MANAGER, SEND, STORE, Topology
 from rocketpy.reactor.worker_spec import WorkerContext

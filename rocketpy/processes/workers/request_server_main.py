@@ -15,9 +15,10 @@ from rocketpy.broker.processors.queries import queries_by_code
 from rocketpy.faults import Faults
 from rocketpy.reactor.channel import Gateway
 from rocketpy.reactor.crashed_request import drop_crashed_request
+from rocketpy.reactor.handlers import Handlers
 from rocketpy.reactor.outbox import Outbox
 from rocketpy.reactor.pools import QUERY
-from rocketpy.reactor.request_server import Handlers, RequestServer
+from rocketpy.reactor.request_server import RequestServer
 from rocketpy.reactor.ring import RingReader, RingWriter
 from rocketpy.reactor.topology import SelectorDeaths
 from rocketpy.reactor.worker_spec import WorkerContext

@@ -22,9 +22,10 @@ from rocketpy.native.core import lib
 from rocketpy.reactor.acceptor import Acceptor, Target, open_listener
 from rocketpy.reactor.channel import Gateway
 from rocketpy.reactor.codec import CodecMain
+from rocketpy.reactor.handlers import Handlers
 from rocketpy.reactor.outbox import Outbox
 from rocketpy.reactor.pools import broker_pools
-from rocketpy.reactor.request_server import Handlers, RequestServer
+from rocketpy.reactor.request_server import RequestServer
 from rocketpy.reactor.ring import RingReader, RingWriter
 from rocketpy.reactor.selector import SelectorMain, SelectorSettings
 from rocketpy.reactor.supervisor import Supervisor

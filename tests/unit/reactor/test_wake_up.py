@@ -17,9 +17,10 @@ from rocketpy.codes import RequestCode
 from rocketpy.config import BrokerSettings
 from rocketpy.reactor import request_server
 from rocketpy.reactor.channel import Gateway
+from rocketpy.reactor.handlers import Handlers
 from rocketpy.reactor.outbox import Outbox
 from rocketpy.reactor.pools import broker_pools
-from rocketpy.reactor.request_server import Handlers, RequestServer
+from rocketpy.reactor.request_server import RequestServer
 from rocketpy.reactor.ring import STOP_LEAVE, Ring, RingReader, RingWriter, WorkerBlock
 from rocketpy.reactor.worker_messages import WorkerMessage
 from rocketpy.remoting.abc import Channel

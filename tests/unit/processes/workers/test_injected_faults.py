@@ -21,8 +21,8 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.config import BrokerSettings
 from rocketpy.reactor import worker_messages
+from rocketpy.reactor.handlers import Handlers
 from rocketpy.reactor.pools import broker_pools
-from rocketpy.reactor.request_server import Handlers
 from rocketpy.reactor.worker_messages import WorkerMessage
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand
