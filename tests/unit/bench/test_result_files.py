@@ -94,7 +94,7 @@ def test_a_number_has_three_figures_and_no_exponent(value: float | None, text: s
 
 
 def test_a_commit_is_dirty_when_more_than_results_has_changed(tmp_path: Path) -> None:
-    """Holds: one measurement after the other may write its page, and all of them name the commit that they measured."""
+    """Measurements write their pages one after the other, and all of them name the commit that they measured."""
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(tmp_path)]
     code, page = tmp_path / "code.py", tmp_path / "bench/results/figures.json"
     page.parent.mkdir(parents=True)
