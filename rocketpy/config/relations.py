@@ -30,6 +30,8 @@ def check_broker(settings: BrokerSettings, lines: Mapping[str, int]) -> None:
     """
     checker = _Checker(settings, lines)
     checker.check_common()
+    checker.check_role(settings)
+    checker.check_addresses(settings)
     checker.check_identity(settings)
     checker.check_ports(settings)
     checker.check_store(settings)
@@ -145,7 +147,7 @@ class _Checker:
     def _fail(self, key: str, reason: str) -> None:
         raise ConfigError(reason, file=self._settings.path, line=self._lines.get(key), key=key)
 
-    def check_identity(self, settings: BrokerSettings) -> None:
+    def check_role(self, settings: BrokerSettings) -> None:
         broker, role = settings.broker, settings.store.broker_role
         if fault := failover_fault(settings):
             self._fail(*fault)
@@ -157,6 +159,9 @@ class _Checker:
             self._fail(
                 "haTruncateDiverged", "needs haSecretFile, on both: a master that proves nothing may name any cut"
             )
+
+    def check_addresses(self, settings: BrokerSettings) -> None:
+        broker = settings.broker
         try:
             Advertised.parse(settings.rocketpy.advertised_addresses, settings.server.listen_port, shift=1)
         except ValueError as exc:
@@ -175,6 +180,9 @@ class _Checker:
             self._fail("rmqAddressServerDomain", f"{domain!r} is not host or host:port")
         if not re.fullmatch(r"[a-zA-Z0-9._\-/]+", subgroup):
             self._fail("rmqAddressServerSubGroup", f"{subgroup!r} must be letters, digits, '.', '_', '-' or '/'")
+
+    def check_identity(self, settings: BrokerSettings) -> None:
+        broker = settings.broker
         for key, name in (("brokerName", broker.broker_name), ("brokerClusterName", broker.broker_cluster_name)):
             if not name or not re.fullmatch(r"[%|a-zA-Z0-9_.\-]+", name):
                 self._fail(key, f"{name!r} must be letters, digits, '.', '_', '-', '%' or '|'")

@@ -21,7 +21,7 @@ import attrs
 import trio
 
 from rocketpy.codes import RequestCode, ResponseCode
-from rocketpy.config import BrokerConfig, parse_addresses
+from rocketpy.config import BrokerConfig, BrokerSettings, parse_addresses
 from rocketpy.errors import RocketError
 from rocketpy.message.host import format_host
 from rocketpy.remoting.bodies.route import KVTable
@@ -287,19 +287,7 @@ class BrokerOuterApi:
                 if found is None or (number and found != registered):
                     return
                 registered = found
-            header = RegisterBrokerRequestHeader(
-                broker_name=settings.broker.broker_name,
-                broker_addr=settings.broker_addr,
-                cluster_name=settings.broker.broker_cluster_name,
-                ha_server_addr=settings.ha_server_addr,
-                broker_id=registered.broker_id,
-                master_epoch=registered.master_epoch,
-                advertised_addrs=str(settings.advertised) or None,
-                advertised_ha_addrs=str(settings.ha_advertised) or None,
-                compressed=settings.broker.compressed_register,
-                body_crc32=zlib.crc32(part.body) & 0x7FFFFFFF,
-            )
-            request = RemotingCommand.request(RequestCode.REGISTER_BROKER, header, part.body)
+            request = _registration(settings, registered, part.body)
             answer = await self._call(server, request, self._timeout_s)
             if answer is None:
                 self._count(failures=self.statistics.failures + 1)
@@ -379,3 +367,20 @@ class BrokerOuterApi:
             cluster_name=settings.broker.broker_cluster_name,
             broker_id=self._broker_id,
         )
+
+
+def _registration(settings: BrokerSettings, registered: RegisteredAs, body: bytes) -> RemotingCommand:
+    """Make the request that registers a part of the topics."""
+    header = RegisterBrokerRequestHeader(
+        broker_name=settings.broker.broker_name,
+        broker_addr=settings.broker_addr,
+        cluster_name=settings.broker.broker_cluster_name,
+        ha_server_addr=settings.ha_server_addr,
+        broker_id=registered.broker_id,
+        master_epoch=registered.master_epoch,
+        advertised_addrs=str(settings.advertised) or None,
+        advertised_ha_addrs=str(settings.ha_advertised) or None,
+        compressed=settings.broker.compressed_register,
+        body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
+    )
+    return RemotingCommand.request(RequestCode.REGISTER_BROKER, header, body)
