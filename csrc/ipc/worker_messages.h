@@ -73,8 +73,10 @@ enum {
 /* Where a request came from. connection = selector index << 56 | slot << 32 | generation; a reply with an old
  * generation is dropped by the selector. The generation is the selector's epoch << RP_GENERATION_BITS | uses of the
  * slot. A selector that dies sends no CLOSED; by the epoch, other workers recognise its connections.
- * RP_CONNECTION_INTERNAL: the request was made by the manager; the answer is a PUT_RESULT. */
+ * RP_CONNECTION_INTERNAL: the request was made by the manager; the answer is a PUT_RESULT.
+ * RP_CONNECTION_TIMER: only in rp_worker.serving and suspect, for a TIMER. */
 #define RP_CONNECTION_INTERNAL 0xFF00000000000000ull
+#define RP_CONNECTION_TIMER 0xFF00000000000001ull
 enum { RP_GENERATION_BITS = 20, RP_EPOCH_MASK = 0xFFF };
 typedef struct rp_origin {
     uint64_t connection;

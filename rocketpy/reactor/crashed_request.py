@@ -10,7 +10,8 @@ crash does not count towards the limit of restarts: a client that repeats the re
     restarted:   message of `suspect` at the head of an input  ->  dropped;  reply ring  <-  CLOSE_AFTER
 
 Some requests are no longer in the ring when the worker crashes: the manager copies its requests, and large ones cross
-in parts. Those are lost with the worker.
+in parts. Those are lost with the worker. A timer stays in its ring: the restarted send worker tries it again, and
+skips it when three have crashed (csrc/store/timers/delivery_marks.h).
 """
 
 from __future__ import annotations
@@ -27,14 +28,16 @@ from rocketpy.native.core import Layout
 from rocketpy.remoting.command import RemotingCommand
 
 from .ring import Ring, RingReader, RingWriter, WorkerBlock
-from .topology import MANAGER, SEND, Topology
+from .topology import MANAGER, SEND, STORE, Topology
 from .worker_messages import (
     CONNECTION_INTERNAL,
+    CONNECTION_TIMER,
     DELIVER,
     END_REQUEST,
     PULL_REQUEST,
     PUT_RESULT,
     SEND_REQUEST,
+    TIMER,
     WorkerMessage,
     connection_of,
     decode_origin,
@@ -64,9 +67,14 @@ _log = logging.getLogger(__name__)
 
 def drop_crashed_request(block: WorkerBlock, topology: Topology) -> None:
     """Drop the request that crashed the last worker. Called before a worker reads its rings."""
-    suspect = block.suspect
-    if not suspect:
-        return
+    if block.suspect == CONNECTION_TIMER:
+        _log_timer(topology.ring(STORE, SEND))
+    elif block.suspect:
+        _drop_request_of(block.suspect, block, topology)
+    block.suspect = 0
+
+
+def _drop_request_of(suspect: int, block: WorkerBlock, topology: Topology) -> None:
     sizes = topology.sizes
     # These copy what they read: the next message of their rings is another request.
     has_copied = block.name in (MANAGER, *sizes.queries, *sizes.selectors)
@@ -84,7 +92,16 @@ def drop_crashed_request(block: WorkerBlock, topology: Topology) -> None:
         _log.error("worker %s crashed while it served connection %x: closed the connection", block.name, suspect)
     if block.name not in sizes.selectors:  # connections of a dead selector are closed already
         close_connection(topology.replies_from(block.name), suspect)
-    block.suspect = 0
+
+
+def _log_timer(ring: Ring) -> None:
+    """Log the timer whose delivery crashed the send worker: the first message of `ring`."""
+    if found := RingReader(ring).peek():
+        _log.error(
+            "worker %s crashed while it served the timer at log offset %d; it is skipped after the third crash",
+            SEND,
+            TIMER.read(found[1]).phy_offset,
+        )
 
 
 def _take_from(ring: Ring, connection: int) -> tuple[int, bytes] | None:

@@ -64,6 +64,7 @@ class WorkerMessage(IntEnum):
     FILTER = lib.RP_MSG_FILTER
     TRAFFIC = lib.RP_MSG_TRAFFIC
     DELIVER = lib.RP_MSG_DELIVER
+    TIMER = lib.RP_MSG_TIMER
     SERVED = lib.RP_MSG_SERVED
 
 
@@ -72,6 +73,7 @@ def name_of(kind: int) -> str:
 
 
 CONNECTION_INTERNAL = 0xFF << 56
+CONNECTION_TIMER = CONNECTION_INTERNAL + 1
 REPLY_CLOSE_AFTER: int = lib.RP_REPLY_CLOSE_AFTER
 HOST = Layout("rp_host")
 ORIGIN = Layout("rp_origin")
@@ -92,6 +94,7 @@ POSITION = Layout("rp_msg_position")
 COMPLETED = Layout("rp_msg_completed")
 DELIVERY = Layout("rp_delivery")
 DELIVER = Layout("rp_msg_deliver")
+TIMER = Layout("rp_msg_timer")
 TOKENS = {  # records that PUT_RESULT answers
     WorkerMessage.SEND: SEND_REQUEST,
     WorkerMessage.END_TRANSACTION: END_REQUEST,

@@ -179,14 +179,16 @@ class TimerRig:
         lib.rp_timers_close(self.timers)
         self.timers = self._open_timers()
 
-    def restart_send(self) -> None:
+    def restart_send(self, *, takes_turn: bool = True) -> None:
         lib.rp_send_close(self.path.send)
         self.path.send = self.path.open_send()
         for topic in self._topics:
             self.path.add_topic(topic)
         if self._queue() != ffi.NULL:
             self.add_timer_topic()
-        self.path.tables_end()
+        self.path.tell_tables_end()
+        if takes_turn:
+            self.path.turn()
 
     def _queue(self) -> Any:
         return lib.rp_control_find(self.path.block, TIMER_TOPIC.encode(), len(TIMER_TOPIC), 0)

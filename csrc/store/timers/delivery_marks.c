@@ -13,12 +13,19 @@ static slot *slot_of(const rp_delivery_marks *marks, uint32_t level) {
     return level - 1u < marks->level_max ? (slot *)&marks->slots[level - 1] : NULL;
 }
 
+static rp_delivery_tries *tries_of(rp_delivery_marks *marks, uint32_t level) {
+    if (level == RP_DELIVERY_OF_TIMER) return marks ? &marks->timer : NULL;
+    slot *slot = slot_of(marks, level);
+    return slot ? &slot->tries : NULL;
+}
+
 void rp_delivery_marks_open(rp_delivery_marks *marks, uint64_t published_phy_offset, int has_crashed) {
+    if (!has_crashed) rp_store_release(&marks->timer.count, 0);
     for (uint32_t level = 1; level <= marks->level_max; level++) {
         slot *slot = slot_of(marks, level);
         if (slot->end && slot->end <= published_phy_offset) slot->sure = slot->next;
         rp_store_release(&slot->end, 0);
-        if (!has_crashed) rp_store_release(&slot->tries, 0);
+        if (!has_crashed) rp_store_release(&slot->tries.count, 0);
     }
 }
 
@@ -41,20 +48,20 @@ void rp_delivery_marks_mark(rp_delivery_marks *marks, const rp_delivery *deliver
 }
 
 int rp_delivery_marks_begin(rp_delivery_marks *marks, const rp_delivery *delivery) {
-    slot *slot = slot_of(marks, delivery->level);
-    if (!slot) return 1;
-    if (slot->tried != delivery->phy_offset + 1) {
-        rp_store_release(&slot->tries, 0);
-        rp_store_release(&slot->tried, delivery->phy_offset + 1);
+    rp_delivery_tries *tries = tries_of(marks, delivery->level);
+    if (!tries) return 1;
+    if (tries->of != delivery->phy_offset + 1) {
+        rp_store_release(&tries->count, 0);
+        rp_store_release(&tries->of, delivery->phy_offset + 1);
     }
-    if (slot->tries >= RP_DELIVERY_TRIES_MAX) return 0;
-    rp_store_release(&slot->tries, slot->tries + 1);
+    if (tries->count >= RP_DELIVERY_TRIES_MAX) return 0;
+    rp_store_release(&tries->count, tries->count + 1);
     return 1;
 }
 
 void rp_delivery_marks_end(rp_delivery_marks *marks, const rp_delivery *delivery) {
-    slot *slot = slot_of(marks, delivery->level);
-    if (slot) rp_store_release(&slot->tries, 0);
+    rp_delivery_tries *tries = tries_of(marks, delivery->level);
+    if (tries) rp_store_release(&tries->count, 0);
 }
 
 int rp_delivery_marks_last(const rp_delivery_marks *marks, uint32_t level, uint64_t published_phy_offset,

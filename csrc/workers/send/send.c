@@ -183,6 +183,8 @@ static uint32_t drain(rp_send *send, uint32_t input) {
         if (rp_admission_look(&send->admission)) rp_send_look_at_clock(send);
         if (type == RP_MSG_DELIVER) /* the manager's own, as internal puts are */
             rp_serving(send->config.worker, RP_CONNECTION_INTERNAL);
+        else if (type == RP_MSG_TIMER)
+            rp_serving(send->config.worker, RP_CONNECTION_TIMER);
         else
             rp_serving_message(send->config.worker, data,
                                type == RP_MSG_SEND || type == RP_MSG_END_TRANSACTION ? size : 0);

@@ -284,15 +284,10 @@ static int is_refused(const rp_send *send, int is_renewal) {
     return rp_store_fault(is_renewal ? flags & ~(uint32_t)RP_FLAG_DISK_FULL : flags) != NULL;
 }
 
-rp_status rp_send_timer_serve(rp_send *send, const rp_msg_timer *message) {
+/* Of one that is due, or to be renewed. */
+static rp_status serve(rp_send *send, const rp_msg_timer *message, int is_renewal) {
     rp_record_view record;
     uint64_t file_size = send->control->commitlog_file_size, published = send->control->published_phy_offset;
-    if (has_ended(send, message->number)) return RP_OK; /* cancelled or moved, or served by the previous process */
-    if (!rp_timer_journal_has_room(send->config.timers)) return RP_FULL;
-    if (send->now_ms < message->due_ms) rp_send_look_at_clock(send);
-    int is_early = send->now_ms < message->due_ms;
-    if (is_early && !message->is_renewal) return RP_OK;
-    if (is_refused(send, is_early)) return RP_OK;
     if (message->size > file_size || message->phy_offset >= published ||
         message->size > published - message->phy_offset)
         return skip(send, message);
@@ -300,9 +295,23 @@ rp_status rp_send_timer_serve(rp_send *send, const rp_msg_timer *message) {
     if (!image) return rp_log_view_is_missing(errno) ? skip(send, message) : RP_OK;
     rp_status status = rp_record_decode(image, message->size, 0, &record);
     if (status == RP_OK && rp_timer_is_timer(&record) && record.queue_offset == message->number)
-        status = (is_early ? renew : deliver)(send, message, &record);
+        status = (is_renewal ? renew : deliver)(send, message, &record);
     else
         status = skip(send, message);
     rp_log_view_release(send->timer_records, message->phy_offset);
+    return status;
+}
+
+rp_status rp_send_timer_serve(rp_send *send, const rp_msg_timer *message) {
+    if (has_ended(send, message->number)) return RP_OK; /* cancelled or moved, or served by the previous process */
+    if (!rp_timer_journal_has_room(send->config.timers)) return RP_FULL;
+    if (send->now_ms < message->due_ms) rp_send_look_at_clock(send);
+    int is_early = send->now_ms < message->due_ms;
+    if (is_early && !message->is_renewal) return RP_OK;
+    if (is_refused(send, is_early)) return RP_OK;
+    rp_delivery delivery = {.phy_offset = message->phy_offset, .level = RP_DELIVERY_OF_TIMER};
+    if (!rp_delivery_marks_begin(send->config.marks, &delivery)) return skip(send, message);
+    rp_status status = serve(send, message, is_early);
+    rp_delivery_marks_end(send->config.marks, &delivery);
     return status;
 }

@@ -21,8 +21,8 @@ from rocketpy.reactor import worker_messages
 from rocketpy.reactor.crashed_request import drop_crashed_request
 from rocketpy.reactor.ring import RingReader, RingWriter
 from rocketpy.reactor.supervisor import ParentProcess, Supervisor
-from rocketpy.reactor.topology import SEND, ReactorSizes, Topology
-from rocketpy.reactor.worker_messages import CONNECTION_INTERNAL, WorkerMessage
+from rocketpy.reactor.topology import MANAGER, SEND, STORE, ReactorSizes, Topology
+from rocketpy.reactor.worker_messages import CONNECTION_INTERNAL, CONNECTION_TIMER, TIMER, WorkerMessage
 from rocketpy.reactor.worker_spec import RestartPolicy, WorkerContext, WorkerSpec
 from rocketpy.remoting.fast_path import DueMessages
 from tests.support import ring_messages
@@ -85,6 +85,9 @@ class Eater:
         if kind == WorkerMessage.DELIVER:
             context.block.serve(CONNECTION_INTERNAL)
             DEATHS[b"segv"]()
+        if kind == WorkerMessage.TIMER:
+            context.block.serve(CONNECTION_TIMER)
+            return DEATHS[b"segv"]() if context.block.epoch < TIMER.read(record).number else None
         connection = worker_messages.connection_of(record)
         context.block.serve(connection)
         body = ring_messages.body_of(record)
@@ -217,6 +220,24 @@ def test_deliveries_of_delayed_messages_are_refused_and_end_no_broker(
     assert run.end() == 0
     told = "worker send crashed while it served the delivery of 2 messages of delay level 3 from offset 7 on: dropped"
     assert capfd.readouterr().err.count(told) == 4
+
+
+def test_a_timer_that_crashes_its_worker_stays_first_and_ends_no_broker(
+    launch: Callable[..., Run], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The send worker counts its tries."""
+    run = launch()
+    run.feed(TIMER.write(number=6, phy_offset=700), producer=STORE, kind=WorkerMessage.TIMER)  # epoch 6 survives it
+    for body in (b"1", b"2"):
+        run.feed(request(CONNECTION_INTERNAL, body), producer=MANAGER)
+    assert run.replies(2) == [(CONNECTION_INTERNAL, b"1"), (CONNECTION_INTERNAL, b"2")], "puts are not refused"
+    run.feed(request(ORDINARY, b"after"))
+    assert run.replies(1) == [(ORDINARY, b"after")]
+    while RingReader(run.topology.ring(STORE, SEND)).peek() is not None:
+        select.select([], [], [], 0.01)
+    os.kill(run.pid, signal.SIGTERM)
+    assert run.end() == 0
+    assert capfd.readouterr().err.count("worker send crashed while it served the timer at log offset 700;") == 5
 
 
 def test_a_kill_from_outside_blames_nobody_and_is_bounded(

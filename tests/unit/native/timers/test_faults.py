@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import ctypes
+import faulthandler
+import mmap
+import os
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("rocketpy.native._rocketpy", reason="timers are C")
 
+from rocketpy.broker.fast_path.shared_memory import DeliveryMarks
 from rocketpy.native import Status
 from rocketpy.native.core import ffi, lib
+from rocketpy.reactor.worker_messages import CONNECTION_TIMER
 from tests.support.history import send_request
 from tests.support.timer_rig import TimerRig
 
@@ -239,4 +246,41 @@ def test_a_timer_counts_as_filed_on_the_disk_once_its_record_is(tmp_path: Path) 
     assert lib.rp_timers_sync(rig.timers) == Status.OK and rig.header.filed_durable == 0
     rig.flush()
     assert lib.rp_timers_sync(rig.timers) == Status.OK and rig.header.filed_durable == rig.header.filed
+    rig.close()
+
+
+def die_of_delivery(rig: TimerRig, *, has_crashed: bool) -> None:
+    """The send worker crashes when it is about to end the first timer of its ring; the next one is to read tables."""
+    if (pid := os.fork()) == 0:
+        faulthandler.disable()
+        page = ctypes.c_void_p(int(ffi.cast("uintptr_t", rig.header)))
+        assert ctypes.CDLL(None).mprotect(page, mmap.PAGESIZE, mmap.PROT_READ) == 0
+        rig.path.turn()
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGSEGV
+    assert rig.path.workers["send"].serving == CONNECTION_TIMER
+    rig.path.workers["send"].has_crashed = has_crashed  # as the supervisor does
+    rig.restart_send(takes_turn=False)
+
+
+@pytest.mark.parametrize(("crashes", "kills", "is_tried"), [(2, 0, True), (3, 0, False), (0, 4, True), (2, 1, True)])
+def test_a_timer_that_crashes_the_send_worker_is_not_tried_for_ever(
+    tmp_path: Path, crashes: int, kills: int, is_tried: bool
+) -> None:
+    """A kill ends the count: a disk that hangs says nothing of the message.
+    Fault: A timer whose delivery crashed the send worker ended the broker after ten restarts."""
+    rig = TimerRig(tmp_path, marks=DeliveryMarks(1, lambda: 0).pointer)
+    rig.add_timer_topic()
+    rig.send_many([(b"deadly", "TIMER_DELAY_MS\x0150"), (b"next", "TIMER_DELAY_MS\x0160")])
+    rig.run_until_idle()
+    rig.advance(60)
+    while rig.step() == Status.OK:
+        pass
+    assert lib.rp_ring_depth(rig.path.store_send)
+    for number in range(crashes + kills):
+        die_of_delivery(rig, has_crashed=number < crashes)
+    rig.run_until_idle()
+    assert rig.bodies() == [*([b"deadly"] if is_tried else []), b"next"]
+    assert rig.path.workers["send"].counters[lib.RP_COUNT_TIMERS_SKIPPED] == (not is_tried)
+    assert rig.header.pending == 0
     rig.close()
