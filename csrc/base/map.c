@@ -1,9 +1,9 @@
-/* Open addressing with linear probing; a deleted entry keeps its place until the next growth. */
+/* Open addressing with linear probing; a deleted entry keeps its place until the next resize. */
 #include "base/map.h"
 #include <stdlib.h>
 #include <string.h>
 
-enum { RP_MAP_DELETED = UINT32_MAX };
+enum { RP_MAP_DELETED = UINT32_MAX, LARGE = 1 << 15 /* entries: 1 MiB */ };
 
 static inline uint64_t mix(uint64_t a, uint64_t b) {
     __uint128_t product = (__uint128_t)a * b;
@@ -55,21 +55,22 @@ static rp_map_entry *find(const rp_map *map, uint64_t hash, const void *key, uin
     }
 }
 
-static int grow(rp_map *map) {
-    rp_map larger;
-    if (rp_map_init(&larger, (uint32_t)((map->live + 8) * 4)) != 0) return -1;
-    larger.seed = map->seed;
+/* To four times the live entries. 0; -1: no memory. */
+static int resize(rp_map *map) {
+    rp_map resized;
+    if (rp_map_init(&resized, (uint32_t)((map->live + 8) * 4)) != 0) return -1;
+    resized.seed = map->seed;
     for (uint64_t i = 0; i <= map->mask; i++) {
         rp_map_entry *entry = &map->entries[i];
         if (!entry->value) continue;
-        uint64_t at = entry->hash & larger.mask;
-        while (larger.entries[at].value) at = (at + 1) & larger.mask;
-        larger.entries[at] = *entry;
-        larger.used++;
-        larger.live++;
+        uint64_t at = entry->hash & resized.mask;
+        while (resized.entries[at].value) at = (at + 1) & resized.mask;
+        resized.entries[at] = *entry;
+        resized.used++;
+        resized.live++;
     }
     free(map->entries);
-    *map = larger;
+    *map = resized;
     return 0;
 }
 
@@ -88,7 +89,7 @@ void *rp_map_put(rp_map *map, const void *key, uint32_t key_size, void *value, i
         return before;
     }
     uint8_t *copy = NULL;
-    if ((map->used * 10 >= (map->mask + 1) * 7 && grow(map) != 0) || !(copy = malloc(key_size ? key_size : 1))) {
+    if ((map->used * 10 >= (map->mask + 1) * 7 && resize(map) != 0) || !(copy = malloc(key_size ? key_size : 1))) {
         *failed = 1;
         return NULL;
     }
@@ -109,6 +110,10 @@ void *rp_map_remove(rp_map *map, const void *key, uint32_t key_size) {
     *entry = (rp_map_entry){.key_size = RP_MAP_DELETED};
     map->live--;
     return value;
+}
+
+void rp_map_shrink(rp_map *map) {
+    if (map->mask >= LARGE && map->live < map->mask / 16) resize(map);
 }
 
 rp_status rp_number_set_init(rp_number_set *set, uint32_t count_max) {

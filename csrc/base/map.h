@@ -1,7 +1,7 @@
 #ifndef ROCKETPY_MAP_H
 #define ROCKETPY_MAP_H
 /* A hash map from byte strings to pointers: the private tables of the send and pull workers (topics, groups,
- * subscriptions, connections). Grows by doubling at load 0.7, never shrinks; keys are copied. Keys may be chosen by
+ * subscriptions, connections). Grows by doubling at load 0.7; keys are copied. Keys may be chosen by
  * clients: hashes have a random seed. Single-threaded. */
 #include <stdint.h>
 #include <sys/random.h>
@@ -32,6 +32,8 @@ void *rp_map_get(const rp_map *map, const void *key, uint32_t key_size);
  * without memory (nothing has changed then). */
 void *rp_map_put(rp_map *map, const void *key, uint32_t key_size, void *value, int *failed);
 void *rp_map_remove(rp_map *map, const void *key, uint32_t key_size);
+/* Give memory back if the map is large and nearly empty. Without memory for the smaller one nothing changes. */
+void rp_map_shrink(rp_map *map);
 
 /* A set of numbers below 2^64 - 1: open addressing, sized when it is made. */
 

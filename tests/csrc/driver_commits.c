@@ -1,5 +1,6 @@
 /* Offsets that pulls carry: however little of them the manager reads, each queue has one message with its latest
- * offset, queues keep the order in which they began to wait, and a flush writes no more than it may. */
+ * offset, queues keep the order in which they began to wait, and a flush writes no more than it may. After a flood the
+ * table gives its memory back (before it kept 8 MiB). */
 #include "workers/pull/commits.h"
 #include "check.h"
 #include "shared_memory.h"
@@ -47,6 +48,26 @@ static void take(rp_ring_reader *reader, uint32_t count) {
     }
 }
 
+/* Nothing waits: as many queues as may wait come at once, and the manager reads. */
+static void flood(rp_commits *commits, rp_ring_writer *writer, rp_ring *ring) {
+    rp_msg_commit_offset offset = {.group_size = 1, .topic_size = 1};
+    rp_ring_reader *reader = rp_ring_reader_open(ring);
+    const uint8_t *data;
+    uint32_t size, count = 0;
+    uint16_t type;
+    CHECK(reader && !commits->first);
+    for (; offset.queue_id < RP_COMMITS_MAX; offset.queue_id++)
+        CHECK(rp_commits_add(commits, &offset, (const uint8_t *)"GT"));
+    CHECK(commits->by_queue.live == RP_COMMITS_MAX && commits->by_queue.mask >= RP_COMMITS_MAX);
+    while (commits->first) {
+        rp_commits_flush(commits, writer, ring, 1);
+        for (; rp_ring_read(reader, &data, &size, &type) == RP_OK; count++) rp_ring_release(reader);
+    }
+    CHECK(count == RP_COMMITS_MAX && commits->by_queue.live == 0);
+    CHECK(commits->by_queue.mask < 1 << 15);
+    rp_ring_reader_close(reader);
+}
+
 int main(void) {
     random_source random = {.state = 20261201};
     rp_worker *workers[] = {create_worker(0), create_worker(1)};
@@ -61,6 +82,14 @@ int main(void) {
         if (random_below(&random, 40) == 0) flush(&commits, writer, ring, random_below(&random, 8) == 0);
         if (random_below(&random, 200) == 0) take(reader, random_below(&random, 300));
     }
+    rp_commits flooded;
+    rp_ring *empty = rp_ring_create(RING, workers[0], workers[1]);
+    CHECK(empty && rp_commits_init(&flooded) == 0);
+    rp_ring_writer *to_empty = rp_ring_writer_open(empty);
+    flood(&flooded, to_empty, empty);
+    rp_commits_destroy(&flooded);
+    rp_ring_writer_close(to_empty);
+    remove_ring(empty);
     CHECK(arrived > written && written > taken); /* what waits is freed */
     printf("offsets of pulls: %d, %u messages, %u of them read\n", ROUNDS, written, taken);
     rp_commits_destroy(&commits);

@@ -33,12 +33,13 @@ int rp_commits_add(rp_commits *commits, const rp_msg_commit_offset *offset, cons
 void rp_commits_flush(rp_commits *commits, rp_ring_writer *manager, const rp_ring *ring, int all) {
     rp_commit *commit;
     for (uint32_t written = 0; (commit = commits->first); written++) {
-        if (!all && written >= RP_COMMITS_LEAST && rp_ring_depth(ring) >= RP_TRAFFIC_DEPTH_MAX) return;
+        if (!all && written >= RP_COMMITS_LEAST && rp_ring_depth(ring) >= RP_TRAFFIC_DEPTH_MAX) break;
         const rp_msg_commit_offset *message = &commit->message;
         rp_queue_names of = names_of(message, (const uint8_t *)(message + 1));
         rp_span span = {message, (uint32_t)sizeof *message + message->group_size + message->topic_size};
-        if (rp_ring_write(manager, RP_MSG_COMMIT_OFFSET, &span, 1) != RP_OK) return;
+        if (rp_ring_write(manager, RP_MSG_COMMIT_OFFSET, &span, 1) != RP_OK) break;
         commits->first = commit->next;
         free(rp_message_remove(&commits->by_queue, &of));
     }
+    rp_map_shrink(&commits->by_queue); /* after a flood */
 }
