@@ -18,6 +18,7 @@ import re
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 
@@ -155,19 +156,22 @@ def _named_values(text: str) -> tuple[tuple[int, str, str], ...]:
 
 @attrs.define
 class _Kind:
-    logged_s: float | None = None  # when its last line was written
+    logged_s: deque[float]  # when its last lines were written
     untold: int = 0  # events since then
 
 
 class LogLimit:
-    """One line of each kind in `interval_s`, with the number of events since the one before. For several threads.
+    """A line of each kind in `interval_s`, with the number of events since the one before. For several threads.
 
     Args:
         now_s: seconds that only grow.
+        lines: of each kind in `interval_s`, where each of a few events is to have its own line.
     """
 
-    def __init__(self, interval_s: float = LOG_INTERVAL_S, now_s: Callable[[], float] = time.monotonic) -> None:
-        self._interval_s = interval_s
+    def __init__(
+        self, interval_s: float = LOG_INTERVAL_S, now_s: Callable[[], float] = time.monotonic, lines: int = 1
+    ) -> None:
+        self._interval_s, self._lines = interval_s, lines
         self._now_s = now_s
         self._lock = threading.Lock()
         self._kinds: dict[Hashable, _Kind] = {}
@@ -178,13 +182,14 @@ class LogLimit:
         Returns: how many events a line is to tell now, these included; 0: no line now.
         """
         with self._lock:
-            known = self._kinds.setdefault(kind, _Kind())
+            known = self._kinds.setdefault(kind, _Kind(deque(maxlen=self._lines)))
             known.untold += count
             now_s = self._now_s()
-            is_due = known.logged_s is None or now_s - known.logged_s >= self._interval_s
+            is_due = len(known.logged_s) < self._lines or now_s - known.logged_s[0] >= self._interval_s
             if not is_due or not known.untold:
                 return 0
-            told, known.untold, known.logged_s = known.untold, 0, now_s
+            known.logged_s.append(now_s)
+            told, known.untold = known.untold, 0
             return told
 
 

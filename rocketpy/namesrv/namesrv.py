@@ -24,6 +24,7 @@ import trio
 from rocketpy.config import NamesrvSettings, TlsMode
 from rocketpy.errors import ConfigError
 from rocketpy.faults import Faults
+from rocketpy.logs import LogLimit, and_more
 from rocketpy.remoting.answers import RequestTable
 from rocketpy.remoting.networks import parse_networks
 from rocketpy.remoting.request_log import sampled
@@ -54,6 +55,7 @@ LEAVING_INTERVAL_S, LEAVING_REST_S = 0.5, 1.0  # while a master is leaving, and 
 KV_LOG_FIRST_S = 60.0
 KV_LOG_INTERVAL_S = 600.0
 KV_LOGGED_MAX = 100
+REMOVALS_LOGGED_MAX = 20  # a minute of each reason: more than brokers that go together
 DESCRIPTORS_KEPT = 64  # of the limit of open files, for what is no connection
 Listeners: TypeAlias = Mapping[str, Sequence[trio.SocketListener]]
 READY_LINE = "The Name Server boot success. serializeType=JSON"
@@ -104,6 +106,7 @@ class NameServer:
         )
         self.port = settings.server.listen_port
         self._scanned_at_s = -math.inf
+        self._removals = LogLimit(lines=REMOVALS_LOGGED_MAX)
 
     def refresh(self) -> None:
         """Read key-value table and accounts again, and a changed certificate: in a forked worker, before it serves.
@@ -170,7 +173,7 @@ class NameServer:
     def connection_closed(self, connection: int) -> None:
         """Remove the brokers that registered on it (remoting.abc.ConnectionListener)."""
         for addr in self.routes.connection_closed(connection, _now_ms()):
-            logger.warning("removed broker %s: its connection was closed", addr)
+            self._warn("removed broker %s: its connection was closed%s", addr)
 
     def statistics(self) -> NamesrvStatistics:
         """Plain numbers; safe to read from another thread."""
@@ -200,15 +203,21 @@ class NameServer:
         gone = self.routes.expire(_now_ms())
         channels = {channel.connection: channel for channel in self._server.channels} if gone else {}
         for addr, connection in gone:
-            logger.warning("removed broker %s: it has not registered for two minutes", addr)
+            self._warn("removed broker %s: it has not registered for two minutes%s", addr)
             if connection in channels:
                 channels[connection].close()
 
     async def _drop_leaving(self) -> None:
         while True:
             for addr in self.routes.drop_leaving(_now_ms()):
-                logger.warning("removed master %s: it has left, and no other master of its group has registered", addr)
+                text = "removed master %s: it has left, and no other master of its group has registered%s"
+                self._warn(text, addr)
             await rest(LEAVING_INTERVAL_S if self.routes.has_leaving else LEAVING_REST_S)
+
+    def _warn(self, text: str, addr: str) -> None:
+        """Log a removal: a stranger who registers and leaves again and again must not fill the log."""
+        if told := self._removals.take(text):
+            logger.warning(text, addr, and_more(told))
 
     def _log_kv(self) -> None:
         for namespace, values in self._kv.table.items():

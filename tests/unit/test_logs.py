@@ -49,6 +49,16 @@ def test_kinds_do_not_hold_one_another_back() -> None:
     assert [one.take("a"), one.take("b")] == [2, 8]
 
 
+def test_several_lines_in_an_interval() -> None:
+    NOW_S[0] = 100.0
+    one = LogLimit(10.0, lambda: NOW_S[0], lines=2)
+    assert [one.take() for _ in range(4)] == [1, 1, 0, 0]
+    NOW_S[0] = 105.0
+    assert one.take() == 0
+    NOW_S[0] = 110.0
+    assert [one.take() for _ in range(3)] == [4, 1, 0]
+
+
 def test_a_look_without_new_events_tells_those_held_back_once() -> None:
     one = limit()
     assert one.take(count=0) == 0  # nothing has happened yet, and the interval has not begun

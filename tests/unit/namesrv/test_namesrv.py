@@ -17,7 +17,7 @@ from rocketpy.codes import RequestCode
 from rocketpy.config import Machine, NamesrvSettings, load_namesrv_config
 from rocketpy.errors import ConfigError
 from rocketpy.namesrv import Listeners, NameServer, run_namesrv
-from rocketpy.namesrv.namesrv import DESCRIPTORS_KEPT
+from rocketpy.namesrv.namesrv import DESCRIPTORS_KEPT, REMOVALS_LOGGED_MAX
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.transport.channel import StreamChannel
 from rocketpy.transport.client import RemotingClient, open_remoting_client
@@ -168,6 +168,22 @@ def test_its_own_standstill_is_no_broker_s_silence(tmp_path: Path, caplog: pytes
 
     trio.run(main, clock=clock)
     assert "paused for 35" in caplog.text
+
+
+def test_removed_brokers_do_not_fill_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault: A stranger who registered brokers and closed his connections wrote a log line for each of them."""
+    server = NameServer(settings_in(tmp_path))
+    monkeypatch.setattr(server.routes, "connection_closed", lambda connection, now_ms: [f"10.0.0.1:{connection}"])
+
+    async def main() -> None:
+        for connection in range(3 * REMOVALS_LOGGED_MAX):
+            server.connection_closed(connection)
+
+    trio.run(main)
+    expected = [f"removed broker 10.0.0.1:{port}: its connection was closed" for port in range(REMOVALS_LOGGED_MAX)]
+    assert caplog.messages == expected
 
 
 def test_an_idle_connection_is_closed(tmp_path: Path) -> None:
