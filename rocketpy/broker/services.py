@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Protocol
 import attrs
 
 from rocketpy.codes import RequestCode
+from rocketpy.networks import parse_networks
 from rocketpy.remoting.bodies.topic import DataVersion
 from rocketpy.remoting.fast_path import FastPath
 from rocketpy.remoting.limits import PoolLoad
-from rocketpy.remoting.networks import parse_networks
 
 from .clock import Clock
 from .current_settings import CurrentSettings

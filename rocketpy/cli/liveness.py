@@ -31,10 +31,10 @@ from rocketpy.codes import RequestCode
 from rocketpy.config import BrokerSettings, NamesrvSettings, TlsMode, load_broker_config, load_namesrv_config
 from rocketpy.errors import ConfigError, RocketError
 from rocketpy.message.host import format_host
+from rocketpy.networks import is_in, parse_address, parse_networks
 from rocketpy.processes.boot.serving import Order
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.frame import FrameCutter
-from rocketpy.remoting.networks import is_in, parse_address, parse_networks
 from rocketpy.remoting.signature import sign
 
 TIMEOUT_S = 3.0  # of one server

@@ -16,8 +16,8 @@ from rocketpy.acl.credentials import read_credentials
 from rocketpy.admin.admin import Admin
 from rocketpy.config import BrokerSettings
 from rocketpy.errors import ConfigError, RocketError, StoreError
+from rocketpy.networks import parse_networks
 from rocketpy.remoting.bodies.route import MASTER_ID
-from rocketpy.remoting.networks import parse_networks
 from rocketpy.remoting.signature import Credentials
 from rocketpy.replication.connection import connect, no_tls
 from rocketpy.replication.errors import MasterUnusable, NoTls

@@ -20,7 +20,7 @@ from rocketpy.acl.document import FILE_BYTES_MAX
 from rocketpy.acl.plain_acl import parse_acl_file
 from rocketpy.errors import ConfigError
 from rocketpy.faults import printable
-from rocketpy.remoting.networks import Network, is_in, network_of, parse_address
+from rocketpy.networks import Network, is_in, network_of, parse_address
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from rocketpy.errors import ConfigError, RocketError
 from rocketpy.faults import Faults, printable
 from rocketpy.logs import LogLimit, and_more
 from rocketpy.message.host import format_host
-from rocketpy.remoting.networks import Network, is_in, network_of, parse_address
+from rocketpy.networks import Network, is_in, network_of, parse_address
 
 from .alarm_file import AlarmSettings, read_alarm_file
 from .guard import BODY_S, PLACE_S, REQUEST_S, Guard

@@ -10,7 +10,7 @@ import attrs
 
 from rocketpy.config import TlsConfig
 from rocketpy.errors import ConfigError
-from rocketpy.remoting.networks import Network
+from rocketpy.networks import Network
 
 PORT = 8180
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")

@@ -1,13 +1,15 @@
 """The HTTP endpoint that Prometheus scrapes: a thread that takes connections, with TLS if it is told to. Its answers to
 other requests than the usual scrape are those of prometheus_client (families.py).
 
-Bounds: SCRAPES_MAX connections at once, and SCRAPES_OF_HOST_MAX of one address, each in a thread; further ones are
-closed. Of each connection the silence, and the time from its begin to its end.
+Bounds: SCRAPES_MAX connections at once, and SCRAPES_OF_HOST_MAX of one address (IPv6: one /64), each in a thread;
+further ones are closed. Of each connection the silence, and the time from its begin to its end. Usual scrapes share a
+text; all others share a snapshot, and are answered one after another.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import logging
 import math
 import os
@@ -17,14 +19,16 @@ import threading
 import time
 import zlib
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import parse_qs
 
 import attrs
 
 from rocketpy.faults import describe
 from rocketpy.logs import LogLimit, and_more
+from rocketpy.networks import network_of
 
 from .address import listen, port_of
 from .collector import RowCollector
@@ -36,14 +40,15 @@ if TYPE_CHECKING:
 
     Contexts = Callable[[], ssl.SSLContext]
 
+_T = TypeVar("_T")
 logger = logging.getLogger(__name__)
 
 SILENCE_MAX_S = 10.0  # of a client: in its handshake, its request, and in reading the answer
 SCRAPE_MAX_S = 30.0  # of a client that is not silent: from its connection to the end of its answer
 SCRAPES_MAX = 16
-SCRAPES_OF_HOST_MAX = 8  # one address leaves room for others
+SCRAPES_OF_HOST_MAX = 8  # one address, or /64 of IPv6, leaves room for others
 LOOK_S = 0.5  # between two looks at connections that take too long, and for a free descriptor
-SHARED_S = 1.0  # scrapes that come within it get one text: its snapshot takes the time of the loop that serves
+SHARED_S = 1.0  # scrapes that come within it share a text or snapshot, which takes the time of the loop that serves
 GZIP_LEVEL = 1  # of 2.5 MB: 10 ms of the processor instead of 60, and a tenth more bytes
 GZIP_WINDOW = 31  # 2 to the power of 15 bytes, with a header of gzip
 
@@ -110,7 +115,8 @@ class _Server:
             return
         host = address[0]
         with self._lock:
-            open_count, of_host = len(self._scrapes), sum(scrape.host == host for scrape in self._scrapes.values())
+            networks = [network_of(scrape.host) for scrape in self._scrapes.values()]
+        open_count, of_host = len(networks), networks.count(network_of(host))
         if open_count >= SCRAPES_MAX or of_host >= SCRAPES_OF_HOST_MAX:
             connection.close()
             text = "closed a scrape of %s: %d others, %d of it, have not ended%s"
@@ -182,24 +188,20 @@ class _Server:
             logger.warning(text, *values, and_more(told))
 
 
-class _SharedTexts:
-    """The text of a collector in each form, which scrapes share; for several threads."""
+class _Shared(Generic[_T]):
+    """A text or snapshot that scrapes share; for several threads."""
 
-    def __init__(self, collector: RowCollector[Any]) -> None:
-        self._collector = collector
-        self._locks = {is_openmetrics: threading.Lock() for is_openmetrics in (False, True)}
-        self._texts: dict[bool, tuple[float, bytes]] = {}  # by the form: when it was begun, and the text
+    def __init__(self, make: Callable[[], _T]) -> None:
+        self._make, self._lock = make, threading.Lock()
+        self._made: tuple[float, _T] | None = None  # when it was begun, and the value
 
-    def text(self, *, is_openmetrics: bool) -> bytes:
-        """Return a text that was begun SHARED_S before this call at most."""
+    def value(self) -> _T:
+        """Return a value that was begun SHARED_S before this call at most."""
         came_s = time.monotonic()
-        with self._locks[is_openmetrics]:
-            begun_s, text = self._texts.get(is_openmetrics, (-math.inf, b""))
-            if came_s - begun_s >= SHARED_S:
-                begun_s = time.monotonic()
-                text = self._collector.text(is_openmetrics=is_openmetrics)
-                self._texts[is_openmetrics] = begun_s, text
-            return text
+        with self._lock:
+            if self._made is None or came_s - self._made[0] >= SHARED_S:
+                self._made = time.monotonic(), self._make()
+            return self._made[1]
 
 
 class Endpoint:
@@ -246,7 +248,10 @@ def _application(
 ) -> Callable[[Request], Answer]:
     """Return what answers requests: a scrape that names topics shows their queues and nothing else, so that Prometheus
     may scrape both."""
-    shared = _SharedTexts(collector)
+    texts = {form: _Shared(partial(collector.text, is_openmetrics=form)) for form in (False, True)}
+    sharing = copy.copy(collector)
+    sharing.snapshot = _Shared(collector.snapshot).value
+    turn = threading.Lock()  # of scrapes that share no text: a client cannot make this process hold many snapshots
 
     def answer(request: Request) -> Answer:
         query = parse_qs(request.query)
@@ -255,10 +260,15 @@ def _application(
         form = usual_form(request.headers.get("accept", ""))
         is_usual = request.method == "GET" and request.path != "/favicon.ico" and "name[]" not in query
         if not is_usual or form is None:
-            from . import families
+            with turn:
+                from . import families
 
-            return families.answer(asked_for or collector, request.environ())
-        text = (asked_for or shared).text(is_openmetrics=form.is_openmetrics)
+                return families.answer(asked_for or sharing, request.environ())
+        if asked_for:
+            with turn:
+                text = asked_for.text(is_openmetrics=form.is_openmetrics)
+        else:
+            text = texts[form.is_openmetrics].value()
         headers = [("Content-Type", form.content_type)]
         if _takes_gzip(request.headers.get("accept-encoding", "")):
             text = zlib.compress(text, GZIP_LEVEL, GZIP_WINDOW)

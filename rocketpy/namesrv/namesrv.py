@@ -25,8 +25,8 @@ from rocketpy.config import NamesrvSettings, TlsMode
 from rocketpy.errors import ConfigError
 from rocketpy.faults import Faults
 from rocketpy.logs import LogLimit, and_more
+from rocketpy.networks import parse_networks
 from rocketpy.remoting.answers import RequestTable
-from rocketpy.remoting.networks import parse_networks
 from rocketpy.remoting.request_log import sampled
 from rocketpy.transport.channel import ChannelLimits
 from rocketpy.transport.duties import Duty, as_duty, rest, run_duty

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 import attrs
 
 from rocketpy.config import Advertised
+from rocketpy.networks import parse_address
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.bodies.route import QueueData
 from rocketpy.remoting.bodies.topic import DataVersion, TopicConfig
-from rocketpy.remoting.networks import parse_address
 
 QUEUES = struct.Struct(">4i")
 UNKNOWN_VERSION = DataVersion(counter=-(1 << 63), timestamp_ms=0)  # of a broker whose topics are being registered

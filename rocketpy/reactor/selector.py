@@ -14,7 +14,7 @@ import attrs
 from rocketpy.errors import TransportError
 from rocketpy.logs import LogLimit
 from rocketpy.native.core import ffi, lib
-from rocketpy.remoting.networks import Network
+from rocketpy.networks import Network
 
 from .codec import CodecConfig
 from .crashed_request import drop_crashed_request

@@ -23,8 +23,8 @@ from collections.abc import Callable, Iterator, Sequence
 import attrs
 
 from rocketpy.errors import TlsFailed
+from rocketpy.networks import network_of
 from rocketpy.remoting.abc import Peer
-from rocketpy.remoting.networks import network_of
 from rocketpy.tls import Certificates, HandshakeCounts, TlsSession, failure_of
 from rocketpy.tls.certificates import LOOK_S
 from rocketpy.tls.handshakes import FILES, HANDSHAKE_S, LIMIT, TIMEOUT

@@ -9,5 +9,5 @@ abc, fast_path                  the interfaces between reactor and broker
 request_log                     a sample of the requests in the log
 answers                         from a request code to its handler; answers to what cannot be served
 signature                       what a client with an account signs, and how a server checks it
-admin_guard, networks, proxy_header, limits     who may ask, from which address, and how much
+admin_guard, proxy_header, limits               who may ask, from which address, and how much
 """

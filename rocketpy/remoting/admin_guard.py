@@ -14,8 +14,7 @@ import attrs
 
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import RequestRefused
-
-from .networks import Network, is_in, parse_address, parse_networks
+from rocketpy.networks import Network, is_in, parse_address, parse_networks
 
 GUARDED_CODES = frozenset(  # an administrator's address is needed
     {

@@ -18,9 +18,9 @@ import attrs
 
 from rocketpy.errors import RemoteProtocolError
 from rocketpy.message.numbers import int_or
+from rocketpy.networks import parse_address
 
 from .abc import Peer
-from .networks import parse_address
 
 LINE_MAX = 107
 HEADER_MAX = 4096

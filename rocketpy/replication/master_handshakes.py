@@ -26,9 +26,9 @@ import attrs
 
 from rocketpy.message.host import format_host
 from rocketpy.native.core import lib
+from rocketpy.networks import Network, is_in, parse_address
 from rocketpy.reactor.handoff import pass_to_tls
 from rocketpy.remoting.abc import Peer
-from rocketpy.remoting.networks import Network, is_in, parse_address
 
 from .frames import FRAME, JSON_MAX, MAGIC, TLS_HANDSHAKE
 from .slave_table import SlaveTable

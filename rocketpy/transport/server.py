@@ -13,9 +13,9 @@ import trio
 
 from rocketpy.errors import RemoteProtocolError
 from rocketpy.logs import LogLimit
+from rocketpy.networks import Network, is_in, network_of, parse_address
 from rocketpy.remoting.abc import ConnectionListener, Peer
 from rocketpy.remoting.answers import RequestTable
-from rocketpy.remoting.networks import Network, is_in, network_of, parse_address
 from rocketpy.remoting.proxy_header import NOBODY, ProxyHeader, ProxyHeaderKind, bytes_to_read, cut_proxy_header
 
 from .channel import Budget, ChannelLimits, ChannelOwner, StreamChannel

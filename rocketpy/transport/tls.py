@@ -15,8 +15,8 @@ from collections.abc import AsyncIterator, Callable
 import trio
 
 from rocketpy.errors import TlsFailed
+from rocketpy.networks import network_of
 from rocketpy.remoting.abc import Peer
-from rocketpy.remoting.networks import network_of
 from rocketpy.tls import Certificates, HandshakeCounts, TlsSession, TlsStatistics
 from rocketpy.tls.certificates import LOOK_S
 from rocketpy.tls.handshakes import (

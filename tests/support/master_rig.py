@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from rocketpy.native.core import ffi, lib
+from rocketpy.networks import parse_networks
 from rocketpy.reactor.ring import STOP_LEAVE, WorkerBlock
 from rocketpy.reactor.topology import Topology
-from rocketpy.remoting.networks import parse_networks
 from rocketpy.replication.handshake_messages import Group
 from rocketpy.replication.master import Master, MasterMember
 from rocketpy.replication.master_handshakes import HaPort

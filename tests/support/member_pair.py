@@ -17,10 +17,10 @@ from rocketpy.config import BrokerRole, BrokerSettings
 from rocketpy.failover.member_block import Following, MemberBlock, MemberOrders
 from rocketpy.failover.rules.epochs import Epoch, EpochList
 from rocketpy.native.core import ffi, lib
+from rocketpy.networks import parse_networks
 from rocketpy.reactor.master_link import MasterLink
 from rocketpy.reactor.ring import STOP_LEAVE, Ring, WorkerBlock
 from rocketpy.reactor.worker_spec import WorkerContext
-from rocketpy.remoting.networks import parse_networks
 from rocketpy.replication.epoch_file import EpochFile
 from rocketpy.replication.follower import Follower
 from rocketpy.replication.guide import NamedMaster

@@ -15,7 +15,7 @@ from tests.support.rules import ROOT, c_files, hold, nodes_of, text_of
 
 PACKAGE = ROOT / "rocketpy"
 CSRC = PACKAGE.parent / "csrc"
-GROUND = {"atomic_file", "codes", "errors", "faults", "logs", "values"}
+GROUND = {"atomic_file", "codes", "errors", "faults", "logs", "networks", "values"}
 ALLOWED: dict[str, set[str]] = {
     "aio": set(),
     "message": set(),
@@ -110,6 +110,7 @@ GROUND_ALLOWED: dict[str, set[str]] = {
     "errors": {"codes"},
     "faults": {"logs"},
     "logs": set(),
+    "networks": set(),
     "values": set(),
     "__init__": set(),
 }

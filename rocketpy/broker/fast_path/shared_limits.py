@@ -13,7 +13,7 @@ from typing import Any
 
 from rocketpy.errors import StoreError
 from rocketpy.native.core import ffi, lib
-from rocketpy.remoting.networks import parse_address
+from rocketpy.networks import parse_address
 
 _COUNTERS = {
     "untracked": lib.RP_LIMITS_UNTRACKED,

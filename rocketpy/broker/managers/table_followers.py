@@ -13,10 +13,10 @@ import trio
 
 from rocketpy.codes import RequestCode
 from rocketpy.message.numbers import long_or
+from rocketpy.networks import Network, is_in, parse_address
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.bodies.topic import DataVersion
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.networks import Network, is_in, parse_address
 
 TABLE_VERSION = "tableVersion"
 """Field of rocketpy in 21 and 201, and in their answers: the version of the table that the slave has, or is given."""

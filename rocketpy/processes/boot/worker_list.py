@@ -10,6 +10,7 @@ from rocketpy.broker.clock import SystemClock
 from rocketpy.broker.fast_path.shared_memory import DeliveryMarks, FilterMarks
 from rocketpy.broker.memory.manager_memory import ManagerMemory
 from rocketpy.config import BrokerSettings, TlsMode
+from rocketpy.networks import parse_networks
 from rocketpy.reactor.acceptor import Acceptor, Target
 from rocketpy.reactor.codec import CodecMain
 from rocketpy.reactor.master_link import MasterLink
@@ -28,7 +29,6 @@ from rocketpy.reactor.topology import (
     Topology,
 )
 from rocketpy.reactor.worker_spec import Main, RestartPolicy, StopPhase, WorkerContext, WorkerSpec
-from rocketpy.remoting.networks import parse_networks
 from rocketpy.replication.secret import read_secret
 from rocketpy.replication.slave_table import SlaveTable
 from rocketpy.store.files import StorePaths

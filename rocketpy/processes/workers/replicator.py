@@ -9,9 +9,9 @@ from typing import Any
 
 from rocketpy.config import BrokerSettings, TlsMode
 from rocketpy.native.core import ffi
+from rocketpy.networks import parse_networks
 from rocketpy.reactor.topology import REPLICATOR, SEND, STORE
 from rocketpy.reactor.worker_spec import WorkerContext
-from rocketpy.remoting.networks import parse_networks
 from rocketpy.replication.epoch_file import EpochFile
 from rocketpy.replication.handshake_messages import Group
 from rocketpy.replication.master import Master, MasterMember

@@ -10,6 +10,8 @@ import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import attrs
 import pytest
@@ -17,7 +19,7 @@ import pytest
 from rocketpy.errors import ConfigError
 from rocketpy.metrics.address import listen, listen_by_default, port_of
 from rocketpy.metrics.collector import NamesrvCollector, QueueCollector
-from rocketpy.metrics.endpoint import SCRAPES_MAX, SCRAPES_OF_HOST_MAX, Endpoint, serve
+from rocketpy.metrics.endpoint import SCRAPES_MAX, SCRAPES_OF_HOST_MAX, Endpoint, _Server, serve
 from rocketpy.metrics.snapshot import NamesrvSnapshot, QueueSnapshot
 from rocketpy.tls import client_context, server_context
 from tests.support.certificates import Authority, tls_config
@@ -188,6 +190,25 @@ def test_one_address_leaves_room_for_others(caplog: pytest.LogCaptureFixture) ->
     assert caplog.records[0].message == "closed a scrape of 127.0.0.2: 8 others, 8 of it, have not ended"
 
 
+def test_one_network_of_ipv6_leaves_room_for_others() -> None:
+    """Fault: One machine took all scrapes from the many IPv6 addresses of its /64."""
+    pairs = [socket.socketpair() for _ in range(SCRAPES_MAX)]
+    hosts = [f"2001:db8::{number}" for number in range(SCRAPES_OF_HOST_MAX + 3)]
+    hosts += [f"2001:db8:0:{number}::1" for number in range(1, SCRAPES_MAX - len(hosts) + 1)]
+    coming = [(ours, (host, 4000, 0, 0)) for (ours, _), host in zip(pairs, hosts, strict=True)]
+    listener = SimpleNamespace(setblocking=lambda is_blocking: None, accept=lambda: coming.pop(0))
+    server = _Server(cast("Any", listener), lambda request: ("200 OK", [], b""), None, 10.0, 30.0)
+    for _ in pairs:
+        server._accept()
+    is_taken = []
+    for _, client in pairs:
+        client.settimeout(0.02)
+        is_taken.append(is_open(client))
+        client.close()
+    assert is_taken == [True] * SCRAPES_OF_HOST_MAX + [False] * 3 + [True] * (SCRAPES_MAX - SCRAPES_OF_HOST_MAX - 3)
+    wait_until(lambda: not scrape_threads())
+
+
 def test_a_scrape_that_fails_is_a_line_a_minute(
     caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -221,6 +242,54 @@ def test_scrapes_of_one_moment_share_a_snapshot(monkeypatch: pytest.MonkeyPatch)
         assert set(pool.map(brokers, range(12))) == {b"1.0"}
         monkeypatch.setattr("rocketpy.metrics.endpoint.SHARED_S", 0.0)
         assert [brokers(), brokers()] == [b"2.0", b"3.0"]
+
+
+UNUSUAL = ("text/plain; version=1.0.0; escaping=values", "application/openmetrics-text; version=1.0.0; escaping=dots")
+
+
+def ask(port: int, query: str = "", accept: str = "") -> bytes:
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/metrics?{query}", headers={"Accept": accept})
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return bytes(answer.read())
+
+
+def test_unusual_scrapes_of_one_moment_share_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: Scrapes in other forms, or of single names, took a snapshot each, and several at once."""
+    taken: list[int] = []
+
+    def snapshot() -> NamesrvSnapshot:
+        taken.append(1)
+        return SNAPSHOT
+
+    monkeypatch.setattr("rocketpy.metrics.endpoint.SHARED_S", 3600.0)
+    with serve("127.0.0.1", 0, NamesrvCollector(snapshot)) as endpoint:
+        for accept in ("", *UNUSUAL):
+            for query in ("name[]=rocketpy_namesrv_brokers", "name[]=rocketpy_namesrv_topics&name[]=x"):
+                ask(endpoint.port, query, accept)
+        assert all(b"brokers 2.0" in ask(endpoint.port, accept=accept) for accept in UNUSUAL)
+    assert len(taken) == 1
+
+
+@pytest.mark.parametrize("accept", ["", *UNUSUAL])
+def test_scrapes_of_queues_are_answered_one_after_another(accept: str) -> None:
+    """Fault: Scrapes of queues took their snapshots at the same time."""
+    busy, together = threading.Semaphore(1), threading.Event()
+
+    def snapshot() -> list[QueueSnapshot]:
+        if not busy.acquire(blocking=False):
+            together.set()
+            return []
+        together.wait(0.05)  # the others have come
+        busy.release()
+        return []
+
+    collector = NamesrvCollector(lambda: SNAPSHOT)
+    with (
+        Endpoint(listen("127.0.0.1", 0), collector, queues=lambda topics: QueueCollector(snapshot)) as endpoint,
+        ThreadPoolExecutor(4) as pool,
+    ):
+        list(pool.map(lambda topic: ask(endpoint.port, f"queues={topic}", accept), range(4)))
+    assert not together.is_set()
 
 
 def test_a_closed_endpoint_frees_its_port() -> None:

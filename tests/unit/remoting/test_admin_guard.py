@@ -4,8 +4,8 @@ import pytest
 
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import RequestRefused
+from rocketpy.networks import parse_networks
 from rocketpy.remoting.admin_guard import GUARDED_CODES, AdminGuard
-from rocketpy.remoting.networks import parse_networks
 
 GUARD = AdminGuard.of("10.0.0.7, 10.1.0.0/16", ("192.0.2.1", "0.0.0.0", "a.name.not.an.address"))
 READ_BY_SLAVES = {

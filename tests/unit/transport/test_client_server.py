@@ -15,11 +15,11 @@ import trio.testing
 
 from rocketpy import aio
 from rocketpy.errors import ConnectFailed, ConnectionLost, RequestTimeout
+from rocketpy.networks import parse_networks
 from rocketpy.remoting.abc import Channel, Peer
 from rocketpy.remoting.answers import RequestTable
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.connection import Connection, RequestReceived
-from rocketpy.remoting.networks import parse_networks
 from rocketpy.transport.byte_stream import ByteStream
 from rocketpy.transport.channel import ChannelLimits
 from rocketpy.transport.client import RemotingClient, open_remoting_client

@@ -20,10 +20,10 @@ from rocketpy.broker.managers.table_followers import (
 )
 from rocketpy.codes import RequestCode
 from rocketpy.config import BrokerRole
+from rocketpy.networks import parse_networks
 from rocketpy.remoting.abc import Peer
 from rocketpy.remoting.bodies.topic import DataVersion
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.networks import parse_networks
 from tests.support.slow_path import CREATE_TOPIC, FakeChannel, SlowPathRig
 
 TOPICS, GROUPS = RequestCode.GET_ALL_TOPIC_CONFIG, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG

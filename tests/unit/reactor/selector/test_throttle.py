@@ -10,8 +10,8 @@ import pytest
 
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
+from rocketpy.networks import parse_networks
 from rocketpy.reactor.selector import network_array
-from rocketpy.remoting.networks import parse_networks
 from tests.support.selector_clients import greet, reset
 from tests.support.selector_rig import SelectorRig, body_of, ffi, frame, lib
 

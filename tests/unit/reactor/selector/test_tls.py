@@ -10,9 +10,9 @@ import socket
 import pytest
 
 from rocketpy.native.core import lib
+from rocketpy.networks import parse_networks
 from rocketpy.reactor.selector import network_array
 from rocketpy.reactor.tls_handshakes import Arrival, take_arrival
-from rocketpy.remoting.networks import parse_networks
 from tests.support.selector_rig import SelectorRig, body_of, frame
 
 HELLO = b"\x16\x03\x01\x00\x05hello"

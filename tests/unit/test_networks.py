@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketpy.remoting.networks import network_of
+from rocketpy.networks import network_of
 
 
 @pytest.mark.parametrize(
