@@ -6,8 +6,11 @@ Every name of the cluster may hold markup: it is escaped by Jinja in templates, 
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -16,6 +19,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from rocketpy.message.properties import SYSTEM_PROPERTIES
 
+STATIC = Path(__file__).resolve().parent / "static"
+VERSION_DIGITS = 12  # of a hash
 BODY_SHOWN = 64 * 1024
 HEX_SHOWN = 2048
 ROW_BYTES = 16
@@ -65,6 +70,17 @@ def address(path: str, **query: object) -> str:
     """Return a path with a query string."""
     given = {name: str(value) for name, value in query.items() if value not in (None, "")}
     return f"{path}?{urlencode(given)}" if given else path
+
+
+@functools.cache
+def static(name: str) -> str:
+    """Return the address of a file in STATIC, which changes with the file: browsers need not ask for it again.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    version = hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:VERSION_DIGITS]
+    return address(f"/static/{name}", v=version)
 
 
 def body_text(body: bytes) -> tuple[str, str]:
@@ -120,6 +136,7 @@ class Renderer:
             "is_system_property": SYSTEM_PROPERTIES.__contains__,
             "number": number,  # for sparklines
             "rate": rate,
+            "static": static,
         }
         self._environment.filters |= {
             "number": number,

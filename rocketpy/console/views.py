@@ -28,7 +28,7 @@ from .history import HOUR_MS
 from .login import AccountFile, Session, Sessions, client_address
 from .message_search import parse_number
 from .questions import Questions, TooBusy
-from .rendering import Paging, Renderer, address, duration, number, rate
+from .rendering import STATIC, Paging, Renderer, address, duration, number, rate, static
 from .settings import ConsoleSettings
 
 COOKIE = "rocketpy_console"
@@ -394,11 +394,14 @@ def local_path(text: str) -> str:
 
 
 class LongLived(StaticFiles):
-    """Files of the package, which browsers may keep for an hour."""
+    """Files of the package. Browsers keep them for a year by the addresses that pages have now; by others, which are of
+    pages of another version, they ask each time."""
 
-    def file_response(self, *arguments: Any, **options: Any) -> Response:
-        response = super().file_response(*arguments, **options)
-        response.headers["cache-control"] = "max-age=3600"
+    def file_response(self, full_path: Any, stat_result: Any, scope: Any, status_code: int = 200) -> Response:
+        response = super().file_response(full_path, stat_result, scope, status_code)
+        _, _, version = static(str(Path(full_path).relative_to(STATIC))).partition("?")
+        is_current = scope["query_string"] == version.encode()
+        response.headers["cache-control"] = "max-age=31536000, immutable" if is_current else "no-cache"
         return response
 
 
@@ -408,6 +411,6 @@ def application(console: Console, more: list[Route]) -> Starlette:
     async def nothing(page: Page) -> Response:
         raise NotFound(f"there is no page {page.request.url.path[:200]}")
 
-    static = Mount("/static", LongLived(directory=Path(__file__).parent / "static"))
-    routes = [*ClusterPages(console).routes(), *LoginPages(console).routes(), *more, static]
+    files = Mount("/static", LongLived(directory=STATIC))
+    routes = [*ClusterPages(console).routes(), *LoginPages(console).routes(), *more, files]
     return Starlette(routes=[*routes, Route("/{path:path}", console.guarded(nothing), methods=["GET", "POST"])])

@@ -69,7 +69,7 @@ class Browser:
             sent["cookie"] = self.cookie
         scope = {
             "type": "http",
-            "asgi": {"version": "3.0"},
+            "asgi": {"version": "3.0", "spec_version": "2.4"},  # it does not wait for a disconnect
             "http_version": "1.1",
             "method": method,
             "scheme": "http",

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import trio
+
 from rocketpy import aio
 from rocketpy.codes import LanguageCode, RequestCode, ResponseCode
 from rocketpy.console.alarm_file import AlarmSettings, GroupRule
 from rocketpy.console.questions import PAGES_MAX
+from rocketpy.console.rendering import STATIC
 from rocketpy.console.settings import ConsoleSettings
-from rocketpy.console.views import local_path
+from rocketpy.console.views import LongLived, local_path
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.bodies.client import Connection, ConsumerConnection, ProducerConnection, SubscriptionData
 from rocketpy.remoting.bodies.offset import ConsumeStats, OffsetWrapper
 from rocketpy.remoting.bodies.route import BrokerData, ClusterInfo, KVTable
 from rocketpy.remoting.bodies.topic import TopicOffset, TopicStatsTable
 from tests.support.cases import cases
-from tests.support.console import FIGURES, Reply, Rig, run
+from tests.support.console import FIGURES, Browser, Reply, Rig, run
 from tests.support.scripted_server import no
 from tests.unit.console.test_login import ACCOUNTS
 
@@ -66,8 +70,31 @@ def well_formed(reply: Reply) -> Tags:
     assert not {name for name in tags.attributes if name.startswith("on") or name == "style"}
     scripts = re.findall(r"<script[^>]*>(.)", reply.text)
     assert scripts == ["<"] * len(SCRIPTS), "none has a text"
-    assert re.findall(r'<script src="([^"]*)" defer>', reply.text) == SCRIPTS
+    assert re.findall(r'<script src="([^"?]*)\?v=\w+" defer>', reply.text) == SCRIPTS
     return tags
+
+
+def test_a_new_version_of_a_static_file_has_a_new_address() -> None:
+    """Fault: For an hour after an upgrade, browsers ran old scripts in new pages, and showed no charts."""
+
+    addresses: list[str] = []
+
+    async def look(rig: Rig) -> None:
+        addresses.extend(re.findall(r'(?:src|href)="/static(/[^"]*)"', (await rig.browser.get("/")).text))
+
+    async def load() -> None:
+        browser = Browser(LongLived(directory=STATIC))
+        for address in addresses:
+            path, _, version = address.partition("?v=")
+            reply = await browser.get(address)
+            assert hashlib.sha256(reply.text.encode()).hexdigest().startswith(version)
+            assert reply.headers["cache-control"] == "max-age=31536000, immutable"
+            for other in (path, f"{path}?v=0"):
+                assert (await browser.get(other)).headers["cache-control"] == "no-cache"
+
+    run(look, T=1)
+    assert len(addresses) == len(SCRIPTS) + 3
+    trio.run(load)
 
 
 def test_every_page_is_there_before_anything_is_known() -> None:
