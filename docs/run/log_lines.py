@@ -50,6 +50,9 @@ store: NAME: NAME; trying again | cannot save NAME | cannot write NAME | cannot 
 cannot create the next | cannot delete NAME | cannot check the free | cannot read or file timers |
 cannot store the delayed message
     retried, nothing lost; check space, permissions, `LimitNOFILE`, kernel log
+key-value table NAME cannot be changed
+    the name server serves, and refuses changes of keys; `chown` the directory (of a container: the volume), or correct
+    `kvConfigPath`
 refusing messages until
     a sync of the log failed. Repair the disk, restart. Until then sends are refused
 could not be flushed | consume queues are incomplete | had write errors

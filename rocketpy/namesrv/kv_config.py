@@ -11,6 +11,7 @@ Source: RocketMQ 4.9 `KVConfigManager`, `KVConfigSerializeWrapper`.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -49,6 +50,14 @@ class KVConfigManager:
             self._table = read_with_backup(self._path, decode_table) or {}
         except (ValueError, OSError) as exc:
             raise ConfigError(f"cannot read the key-value table: {exc}", key="kvConfigPath") from exc
+
+    @property
+    def obstacle(self) -> str:
+        """Why this process may not write the file; empty, if it may."""
+        place = next(found for found in self._path.absolute().parents if found.exists())
+        if os.access(place, os.W_OK | os.X_OK):
+            return ""
+        return f"user {os.geteuid()} may not write to {place}, whose owner is user {place.stat().st_uid}"
 
     def value(self, namespace: str, key: str) -> str | None:
         return self._table.get(namespace, {}).get(key)

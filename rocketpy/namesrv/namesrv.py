@@ -156,6 +156,8 @@ class NameServer:
                 await nursery.start(partial(self._server.run, sockets, name=name))
             for duty in self.duties():
                 nursery.start_soon(run_duty, duty, self.faults)
+            if obstacle := self._kv.obstacle:  # routes need no disk, so it serves
+                logger.error("key-value table %s cannot be changed: %s", self.settings.namesrv.kv_config_path, obstacle)
             logger.info("serving on %s:%d", self._server_config.bind_address, self.port)
             task_status.started(None)
 

@@ -144,6 +144,19 @@ def test_a_volume_that_is_not_writable_is_one_line(image: Image, tmp_path: Path,
     assert line.startswith("rocketpy: ") and "/var/lib/rocketpy" in line and str(USER) in line, line
 
 
+def test_a_name_server_whose_volume_is_not_writable_says_so(image: Image, tmp_path: Path) -> None:
+    """It serves: routes need no disk."""
+    volume = tmp_path / "volume"
+    volume.mkdir(mode=0o755)
+    _, namesrv, variables = ports()
+    variables["ROCKETPY_LISTEN_PORT"] = str(namesrv)
+    with container(image, volume, "namesrv", user=USER, environment=variables) as running:
+        wait_ready(running)
+        (line,) = [line for line in running.text().splitlines() if " ERROR " in line]
+        assert "cannot be changed: user" in line and "/var/lib/rocketpy" in line and str(USER) in line, line
+        assert running.stop() == 0
+
+
 def test_doctor_and_mqadmin_run_without_a_server(image: Image, volume: Path) -> None:
     for arguments, status in ((("doctor", "--live"), 1), (("doctor",), 0), (("admin", "--help"), 0)):
         with container(image, volume, *arguments, user=USER) as running:

@@ -224,6 +224,26 @@ def test_a_second_signal_while_it_stops_changes_nothing(tmp_path: Path) -> None:
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
 
 
+def test_a_table_that_cannot_be_written_is_told_at_the_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault: A name server with a volume that it cannot write to said nothing before the first change failed."""
+
+    async def start() -> None:
+        async with serving(tmp_path / "missing"):
+            pass
+
+    trio.run(start)
+    assert "cannot be changed" not in caplog.text
+    monkeypatch.setattr("rocketpy.namesrv.kv_config.os.access", lambda place, mode: place != tmp_path)
+    trio.run(start)
+    (line,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    path, user = tmp_path / "missing" / "kv.json", os.geteuid()
+    assert line == (
+        f"key-value table {path} cannot be changed: user {user} may not write to {tmp_path}, whose owner is user {user}"
+    )
+
+
 def test_the_key_value_table_is_logged_now_and_then(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "kv.json").write_text('{"configTable":{"N":{"k":"v"}}}')
     clock = MockClock()
