@@ -7,6 +7,8 @@ a threshold below which nobody would care.
 
 A result with one run says nothing about the variation between runs. Its seconds are cut into blocks instead, and every
 verdict says so.
+
+Zero has no logarithm: a rate that is zero in all runs of one side alone, or errors that are, has changed as well.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import attrs
 
 from rocketpy.errors import ConfigError
 
-from .result import PointResult, Result, is_better_high
+from .result import ERRORS, PointResult, Result, is_better_high
 
 # Two-sided 95 % quantiles of Student's t by degrees of freedom; beyond the last one the normal distribution's.
 T_95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
@@ -45,11 +47,13 @@ class Change:
 
     @property
     def ratio(self) -> float:
-        return self.after / self.before
+        return self.after / self.before if self.before else math.inf
 
 
 def samples(point: PointResult, metric: str) -> list[float]:
     """Return the figure of each run, or of each block of seconds if there is only one run."""
+    if metric == ERRORS:
+        return [sum(run.errors.values()) / run.seconds for run in point.runs]
     values = point.values(metric)
     if len(values) != 1:
         return values
@@ -81,10 +85,20 @@ def verdict(metric: str, ratio: float, low: float, high: float, threshold: float
     rises = low > 1 and ratio >= 1 + threshold
     falls = high < 1 and ratio <= 1 / (1 + threshold)
     if rises or falls:
-        return "better" if rises == is_better_high(metric) else "worse"
+        return _moved(metric, rises)
     if low > 1 or high < 1 or (low > 1 / (1 + threshold) and high < 1 + threshold):
         return "same"
     return "unclear"
+
+
+def verdict_of_zeros(metric: str, before: Sequence[float], after: Sequence[float]) -> str:
+    """Return the verdict where samples are zero: `unclear`, unless those of one side all are, and none of the other."""
+    rises, falls = max(before) <= 0 < min(after), max(after) <= 0 < min(before)
+    return _moved(metric, rises) if rises or falls else "unclear"
+
+
+def _moved(metric: str, rises: bool) -> str:
+    return "better" if rises == is_better_high(metric) else "worse"
 
 
 def changes(before: Result, after: Result, threshold: float = THRESHOLD) -> Iterator[Change]:
@@ -99,14 +113,27 @@ def changes(before: Result, after: Result, threshold: float = THRESHOLD) -> Iter
         raise ConfigError(f"the results of {before.name} and {after.name} have no point in common")
     for old, new in common:
         _check_same_scenario(old, new)
-        for metric in new.metrics:
+        for metric in (*new.metrics, ERRORS):
             first, second = samples(old, metric), samples(new, metric)
-            if not metric.endswith(COMPARED) or not first or not second or min(*first, *second) <= 0:
-                continue
-            low, high = interval(first, second)
-            ratio = statistics.median(second) / statistics.median(first)
-            found = verdict(metric, ratio, low, high, threshold)
-            yield Change(new.name, metric, statistics.median(first), statistics.median(second), low, high, found)
+            if metric.endswith(COMPARED) and first and second:
+                yield from _change(new.name, metric, first, second, threshold)
+
+
+def _change(
+    point: str, metric: str, first: Sequence[float], second: Sequence[float], threshold: float
+) -> Iterator[Change]:
+    before, after = statistics.median(first), statistics.median(second)
+    if min(*first, *second) > 0:
+        low, high = interval(first, second)
+        yield Change(point, metric, before, after, low, high, verdict(metric, after / before, low, high, threshold))
+    elif metric.endswith("_per_s") and max(*first, *second) > 0:  # a latency of zero is none
+        yield Change(point, metric, before, after, 0.0, math.inf, verdict_of_zeros(metric, first, second))
+
+
+def lost_points(before: Result, after: Result) -> list[str]:
+    """List the points that the second result lacks."""
+    found = {point.name for point in after.points}
+    return [point.name for point in before.points if point.name not in found]
 
 
 def _check_same_scenario(old: PointResult, new: PointResult) -> None:
@@ -135,6 +162,7 @@ def differences(before: Result, after: Result) -> list[str]:
     brokers = [[point.scenario.get("broker") for point in one.points] for one in (before, after)]
     if brokers[0] != brokers[1]:
         found.append(f"broker settings: {brokers[0]} before, {brokers[1]} after")
+    found += [f"point {name}: not measured after" for name in lost_points(before, after)]
     if any(len(point.runs) == 1 for one in (before, after) for point in one.points):
         found.append("a point with one run: the variation between runs is unknown, use --runs 3 or more")
     return found

@@ -31,6 +31,7 @@ from rocketpy.errors import ConfigError
 
 SCHEMA = 1
 PERCENTILES = {"p50": 50, "p90": 90, "p99": 99, "p999": 99.9, "p9999": 99.99, "max": 100}
+ERRORS = "errors_per_s"  # of a comparison: requests that failed
 Figures = dict[str, float]
 Tick = Callable[[str, float, int, int], None]  # phase, seconds so far, messages so far, errors so far
 
@@ -117,7 +118,7 @@ def latency_figures(histogram: Any, prefix: str, percentiles: Sequence[str]) -> 
 
 def is_better_high(metric: str) -> bool:
     """Return True if more of it is better: of rates, not of latencies, memory and CPU."""
-    return metric.endswith("_per_s")
+    return metric.endswith("_per_s") and metric != ERRORS
 
 
 def first_line(command: list[str]) -> str:

@@ -272,13 +272,18 @@ def idle_command(clients: int, minutes: float, store: Path | None, settings: tup
 @click.option(
     "--threshold", type=click.FloatRange(0, 10), default=0.05, show_default=True, help="Smallest change that counts."
 )
-@click.option("--fail-on-regression", is_flag=True, help="Exit status 1 if a figure is worse.")
+@click.option(
+    "--fail-on-regression",
+    is_flag=True,
+    help="Exit status 1 if a figure is worse, a point is missing, or every figure is unclear.",
+)
 @click.option("--all", "show_all", is_flag=True, help="Show all figures, also those without a change.")
 def compare_command(before: Path, after: Path, threshold: float, fail_on_regression: bool, show_all: bool) -> None:
     """Tell what changed from BEFORE to AFTER, two results of one scenario.
 
     A figure is better or worse if the 95 % interval of its change, which the runs give, leaves out 1, and the change
     reaches the threshold. It is the same if the interval lies below the threshold, else unclear: more runs tell.
+    A rate that falls to zero is worse, and so are errors where there were none.
     """
 
     def run() -> int:
@@ -290,7 +295,8 @@ def compare_command(before: Path, after: Path, threshold: float, fail_on_regress
         click.echo(report.comparison(shown, compare.differences(old, new)))
         counted = Counter(change.verdict for change in found)
         click.echo("\n" + ", ".join(f"{counted[name]} {name}" for name in compare.VERDICTS))
-        return 1 if fail_on_regression and counted["worse"] else 0
+        has_failed = counted["worse"] or compare.lost_points(old, new) or counted["unclear"] == len(found)
+        return 1 if fail_on_regression and has_failed else 0
 
     sys.exit(exit_status(run))
 

@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from click.testing import CliRunner
 
@@ -61,6 +62,23 @@ def test_a_latency_that_rises_is_worse() -> None:
     assert verdict(STEADY, (120.0, 121.0, 119.0), "send_p99_us") == "worse"
 
 
+def test_a_rate_that_falls_to_zero_is_worse() -> None:
+    """Fault: A throughput of zero was left out of a comparison, which then found no regression."""
+    assert verdict(STEADY, (0.0, 0.0, 0.0)) == "worse"
+    assert verdict((0.0, 0.0, 0.0), STEADY) == "better"
+    assert verdict(STEADY, (100.0, 0.0, 101.0)) == "unclear"
+
+
+def test_errors_where_there_were_none_are_worse() -> None:
+    """Fault: Requests that failed were not compared."""
+    before, after = result(STEADY), result(STEADY)
+    after.points[0].runs[:] = [attrs.evolve(each, errors={"2": 5}) for each in after.points[0].runs]
+    found = {change.metric: (change.before, change.after, change.verdict) for change in changes(before, after)}
+    assert found == {"messages_per_s": (100.0, 100.0, "same"), "errors_per_s": (0.0, 0.5, "worse")}
+    found = {change.metric: (change.before, change.after, change.verdict) for change in changes(after, before)}
+    assert found["errors_per_s"] == (0.5, 0.0, "better")
+
+
 def test_noisy_runs_hide_what_steady_ones_show() -> None:
     """Also where the medians are the same as in the steady ones."""
     assert verdict((60.0, 100.0, 140.0), (72.0, 120.0, 168.0)) == "unclear"
@@ -113,6 +131,30 @@ def test_the_command_fails_when_asked_to(tmp_path: Path, option: tuple[str, ...]
     done = CliRunner().invoke(cli, words)
     assert done.exit_code == status
     assert "| worse |" in done.output and "0 better, 1 worse, 0 same, 0 unclear" in done.output
+
+
+def status_of(tmp_path: Path, before: Result, after: Result) -> tuple[int, str]:
+    """Compare as CI does."""
+    before.write(tmp_path / "a.json")
+    after.write(tmp_path / "b.json")
+    words = ["bench", "compare", str(tmp_path / "a.json"), str(tmp_path / "b.json"), "--fail-on-regression"]
+    done = CliRunner().invoke(cli, words)
+    return done.exit_code, done.output
+
+
+def test_a_lost_point_fails(tmp_path: Path) -> None:
+    """Fault: A point that the second result lacked was passed over."""
+    before = result(STEADY)
+    before.points.append(attrs.evolve(before.points[0], name="q"))
+    status, output = status_of(tmp_path, before, result(STEADY))
+    assert status == 1 and "- point q: not measured after" in output
+    assert status_of(tmp_path, result(STEADY), before)[0] == 0, "a new point is no regression"
+
+
+def test_a_comparison_that_tells_nothing_fails(tmp_path: Path) -> None:
+    """Fault: Results with one run each, whose figures were all unclear, never failed."""
+    status, output = status_of(tmp_path, result((100.0,)), result((10.0,)))
+    assert status == 1 and "1 unclear" in output and "use --runs 3 or more" in output
 
 
 def test_the_command_names_a_file_that_it_cannot_read(tmp_path: Path) -> None:
