@@ -3,7 +3,9 @@ broken on purpose."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import signal
 import socket
 from collections.abc import Iterator
@@ -21,6 +23,7 @@ from tests.support.ha.group import Group, Member, real_group
 from tests.support.pair import NameServer
 from tests.support.prometheus import FIRES_S, Prometheus, alerts, needs_prometheus, running_prometheus
 from tests.support.rules import ROOT
+from tests.support.running_console import RunningConsole, running_console
 from tests.support.waiting import wait_until
 from tests.support.wire import Wire, send_request
 
@@ -28,6 +31,7 @@ pytestmark = [needs_prometheus, pytest.mark.skipif(not is_installed(), reason=MI
 
 TOPIC = "Watched"
 MASTERS = 'rocketpy_ha_member{state="master"} == 1'
+CELL = re.compile("<td.*?>(.*?)</td>", re.DOTALL)
 GRAFANA = ROOT / "deploy" / "grafana"
 DASHBOARDS = sorted(set(GRAFANA.glob("*.json")) - {GRAFANA / "spark.json"})  # tests/spark/test_lag.py has that one
 
@@ -170,6 +174,44 @@ def test_a_guardian_that_hangs(scene: Scene) -> None:
     assert alert["annotations"]["summary"] == "1 members cannot serve as master"
     assert record is not None and record.fault == "its guardian does not run"
     wait_until(lambda: "RocketpyMemberFault" not in scene.prometheus.firing(), "the end of the alert", FIRES_S)
+
+
+def shown_roles(page: str, *addresses: str) -> list[list[str]]:
+    """Role, answer, state, epoch and whom it follows of each member, as the page Failover shows them."""
+    rows = {}
+    for row in re.findall(r"<tr>(.*?)</tr>", page, re.DOTALL):
+        texts = [" ".join(re.sub("<[^>]+>", " ", cell).split()) for cell in CELL.findall(row)]
+        rows[texts[0] if texts else ""] = texts
+    return [[*rows[address][1:5], rows[address][6]] for address in addresses if address in rows]
+
+
+def check_shown_roles(console: RunningConsole, scene: Scene) -> None:
+    scene.group.wait_in_sync()
+    master, slave = scene.master, scene.slave
+    slave_id = {"a": 1, "b": 2}[slave.name]
+    expected = [
+        ["master 0", "up", "MASTER", str(scene.group.epoch()), "-"],
+        [f"slave {slave_id}", "up", "IN_SYNC", "-", master.address],
+    ]
+
+    def shown() -> list[list[str]]:
+        return shown_roles(console.page("/failover"), master.address, slave.address)
+
+    with contextlib.suppress(AssertionError):  # the next line says what it shows
+        wait_until(lambda: shown() == expected, "the roles", FIRES_S)
+    assert shown() == expected
+    assert f"Slaves of {master.address}, 1 in sync" in console.page("/failover")
+
+
+def test_the_console_follows_a_change_of_the_master(scene: Scene, tmp_path: Path) -> None:
+    """Role, state and epoch of each member, whom it follows, and who is in sync.
+
+    Fault: Brokers of a group told neither console nor mqadmin their state and epoch.
+    """
+    with running_console(scene.namesrv, tmp_path / "log") as console:
+        check_shown_roles(console, scene)
+        scene.group.switch_over(scene.slave.name)
+        check_shown_roles(console, scene)
 
 
 def test_a_lost_slave(scene: Scene) -> None:

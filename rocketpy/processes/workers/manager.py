@@ -96,8 +96,8 @@ class ManagerMain(RequestServerMain):
         Returns: the task that follows the coordinator's orders, if there is one.
         """
         settings, master_link, member = self.inherited.settings, self.inherited.master_link, self.inherited.member
-        control, slaves = self.inherited.control, self.inherited.slaves
-        controller.replication_status = lambda: replication_status(settings, control, slaves, master_link)
+        control, slaves, shown = self.inherited.control, self.inherited.slaves, self.inherited.shown
+        controller.replication_status = lambda: replication_status(settings, control, slaves, master_link, shown)
         if master_link is not None:
             controller.table_copier.followed = lambda: master_link.followed
             controller.table_copier.stream = lambda: master_link.stream
