@@ -31,6 +31,10 @@ keep growing over restarts of a worker and start at 0 with the broker; counters 
 (`rocketpy_broker_faults_total`, `rocketpy_table_refused_total`, registrations, figures by topic and group) start at 0
 with the manager. An unknown figure is left out, never shown as zero.
 
+A broker with more than 2 000 topics leaves out figures by topic and of online clients. It shows the 1 000 pairs of
+group and topic with the most unconsumed messages; so does one with more than 10 000 such pairs.
+`/metrics?queues=TOPIC` shows any topic.
+
 `metricsNames` of a broker says which names are shown: `rocketpy` and `exporter` unless it is given.
 """
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Generator, Mapping
+from heapq import heapify, heappushpop
 
 import attrs
 import trio
@@ -30,7 +31,7 @@ from ..store_api import Store
 
 logger = logging.getLogger(__name__)
 
-ROWS_MAX = 10_000  # pairs of group and topic whose figures are kept; alarms are raised for all
+ROWS_MAX = 10_000  # pairs of group and topic whose figures are kept, those furthest behind; alarms are raised for all
 READS_PER_STEP = 100  # queues whose ends are read
 STAMP_READS = 20  # a store time is read from two files: it counts as so many
 LOG_INTERVAL_S = 300.0
@@ -82,7 +83,8 @@ class BacklogMonitor:
             now_ms = self.clock.monotonic_ms()
             if self._looked_ms is not None and now_ms - self._looked_ms < max_age_s * 1000:
                 return
-            rows: list[Backlog] = []
+            rows: list[tuple[int, int, Backlog]] = []  # with messages and a number, so that they can be a heap
+            count = 0
             worst: tuple[float, Backlog] | None = None
             alarms, steps = 0, Steps(READS_PER_STEP)
             found: dict[tuple[str, str], tuple[int, int, int]] = {}
@@ -95,11 +97,16 @@ class BacklogMonitor:
                     if excess > 1:
                         alarms += 1
                         worst = (excess, row) if worst is None or excess > worst[0] else worst
-                    if len(rows) <= ROWS_MAX:
-                        rows.append(row)
+                    count += 1
+                    if count <= ROWS_MAX:
+                        rows.append((row.messages, -count, row))
+                        if count == ROWS_MAX:
+                            heapify(rows)
+                    else:
+                        heappushpop(rows, (row.messages, -count, row))
                 await steps.did()
-            self.is_complete = len(rows) <= ROWS_MAX
-            self.rows, self._oldest = rows[:ROWS_MAX], found
+            self.is_complete = count <= ROWS_MAX
+            self.rows, self._oldest = [row for _, _, row in rows], found
             self._alarm(alarms, worst[1] if worst else None)
             self._looked_ms = self.clock.monotonic_ms()
 

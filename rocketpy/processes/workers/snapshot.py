@@ -55,7 +55,7 @@ from .traffic_rows import clients_by_kind, consumption_rows, online_consumers, p
 if TYPE_CHECKING:
     from rocketpy.broker.fast_path.shared_limits import SharedLimits
 
-TOPICS_MAX = 2_000  # beyond it, figures by topic and group would make a scrape too slow
+TOPICS_MAX = 2_000  # beyond it, figures of all topics and groups would make a scrape too slow
 BACKLOG_AGE_S = 5.0  # figures of groups are so old at most
 READS_PER_STEP = 200
 DIFFERING_GROUPS_MAX = 100
@@ -84,7 +84,7 @@ class SnapshotTaker:
         kept = await trio.to_thread.run_sync(self._kept)
         topic_rows = await self._topic_rows(steps) if is_small else None
         await self.controller.backlog.look(BACKLOG_AGE_S)
-        consumption = await consumption_rows(services, self.controller.backlog, steps) if is_small else []
+        consumption = await consumption_rows(services, self.controller.backlog, steps, is_small=is_small)
         producer_clients, consumer_clients = await clients_by_kind(services, steps) if is_small else ({}, {})
         statistics, registration = self.store.statistics(), self.controller.registration
         return Snapshot(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from heapq import nlargest
 
 from rocketpy.broker.managers import broker_stats
 from rocketpy.broker.pulling.backlog import SYSTEM_GROUPS, Backlog, BacklogMonitor
@@ -20,6 +21,7 @@ from rocketpy.transport.steps import Steps
 
 QUEUES_MAX = 10_000  # offsets of queues that one scrape shows
 CONSUMERS_MAX = 10_000  # online consumers; beyond it none is shown
+BEHIND_MAX = 1_000  # pairs of group and topic that are shown where there are too many for all
 
 
 def topic_row(services: BrokerServices, topic: TopicConfig, ends: tuple[int, int]) -> TopicSnapshot:
@@ -69,17 +71,23 @@ def _total(services: BrokerServices, name: str, key: str) -> int:
 
 
 async def consumption_rows(
-    services: BrokerServices, backlog: BacklogMonitor, steps: Steps
+    services: BrokerServices, backlog: BacklogMonitor, steps: Steps, *, is_small: bool = True
 ) -> list[ConsumptionSnapshot]:
-    """Return the rows of groups that have offsets, and of groups that only read; none if there are too many to show."""
-    if not backlog.is_complete:
-        return []
+    """Return the rows of groups that have offsets, and of groups that only read.
+
+    Args:
+        is_small: False: there are too many topics to show all; only the groups furthest behind are.
+    """
     now_ms, shown = services.clock.now_ms(), set()
     found: list[ConsumptionSnapshot] = []
-    for row in backlog.rows:
+    shows_all = is_small and backlog.is_complete
+    behind = (row for row in backlog.rows if row.messages)
+    for row in backlog.rows if shows_all else nlargest(BEHIND_MAX, behind, key=lambda row: row.messages):
         found.append(_row(services, row.group, row.topic, row, now_ms))
         shown.add((row.group, row.topic))
         await steps.did(4)
+    if not shows_all:
+        return found
     for key in services.stats.keys(broker_stats.GROUP_GET_NUMS):
         topic, _, group = key.partition("@")
         if (group, topic) not in shown:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import trio
 
 from rocketpy.broker.pulling import backlog
 from rocketpy.broker.pulling.backlog import Backlog, BacklogMonitor
+from rocketpy.processes.workers import traffic_rows
 from rocketpy.processes.workers.traffic_rows import consumption_rows, online_consumers, queue_rows, topic_row
 from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
 from rocketpy.remoting.bodies.topic import TopicConfig
@@ -153,14 +155,34 @@ def test_the_log_tells_the_worst_group_now_and_then_and_the_end(behind: Rig, cap
     ]
 
 
-def test_rows_are_bounded_and_alarms_are_not(behind: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def shown(behind: Rig, monitor: BacklogMonitor, *, is_small: bool = True) -> dict[str, int | None]:
+    """The lag of each group that metrics show."""
+    rows = trio.run(partial(consumption_rows, is_small=is_small), behind.rig.services, monitor, Steps())
+    return {row.group: row.lag_messages for row in rows}
+
+
+def test_rows_of_those_furthest_behind_are_kept_and_alarms_are_raised_for_all(
+    behind: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault: With more pairs of group and topic than are kept, metrics showed the lag of no group."""
     monkeypatch.setattr(backlog, "ROWS_MAX", 2)
-    for group in ("A", "B", "Z"):
-        behind.commit(group, "T", 0, 0)
+    for group, consumed in (("A", 0), ("B", 3), ("Y", 0), ("Z", 2)):
+        behind.commit(group, "T", 0, consumed)
     monitor = behind.monitor()
     trio.run(monitor.look)
-    assert len(monitor.rows) == 2 and not monitor.is_complete and monitor.alarms == 4
-    assert trio.run(consumption_rows, behind.rig.services, monitor, Steps()) == []
+    assert len(monitor.rows) == 2 and not monitor.is_complete and monitor.alarms == 3
+    assert shown(behind, monitor) == {"A": 3, "G": 3}
+
+
+def test_of_too_many_topics_the_groups_furthest_behind_are_shown(behind: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: Metrics of a broker with more than 2 000 topics had no lag of any group, and its alert never fired."""
+    monkeypatch.setattr(traffic_rows, "BEHIND_MAX", 2)
+    for group, consumed in (("A", 3), ("B", 2), ("C", 1), ("H", 0)):
+        behind.commit(group, "T", 0, consumed)
+    monitor = behind.monitor()
+    trio.run(monitor.look)
+    assert shown(behind, monitor, is_small=False) == {"G": 3, "H": 3}
+    assert shown(behind, monitor) == {"A": 0, "B": 1, "C": 2, "G": 3, "H": 3}
 
 
 def test_figures_by_name_for_metrics(behind: Rig) -> None:
