@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 from .metric import DLQ_PREFIX, RETRY_PREFIX, Metric, Samples, gauge, is_inner
+from .replication import lag_bytes
 from .snapshot import ConsumptionSnapshot, Snapshot, TopicSnapshot
 
 _B = "cluster brokerIP broker"
@@ -41,6 +42,8 @@ EXPORTER_METRICS: tuple[Metric[Snapshot], ...] = (
           lambda s: [((s.cluster, s.broker_addr, s.broker), s.put_tps)]),
     gauge("rocketmq_broker_qps", _B, "Messages got per second, last minute.",
           lambda s: [((s.cluster, s.broker_addr, s.broker), s.get_tps)]),
+    gauge("rocketmq_broker_commitlog_diff", _B, "Log bytes that the slave on the host `brokerIP` lacks.",
+          lambda s: [((s.cluster, host, s.broker), value) for (host,), value in lag_bytes(s)]),
     gauge("rocketmq_producer_tps", _T, "Messages put per second, last minute.", _normal(lambda topic: topic.put_tps)),
     gauge("rocketmq_producer_message_size", _T, "Bytes put per second, last minute.",
           _normal(lambda topic: topic.put_bytes_tps)),

@@ -48,7 +48,7 @@ With `rocketmq5` in `metricsNames`. Each has the labels {", ".join(NODE.split())
 transactions and timers have an empty topic: they are counted together. Not known to a 4.x broker:
 `rocketmq_message_size`, `_topic_create_execution_time`, `_consumer_group_create_execution_time`,
 `_consumer_inflight_messages`, `_consumer_queueing_latency`, `_consumer_ready_messages`, `_finish_message_latency`,
-`_delay_message_latency`, `_pop_*`.
+`_delay_message_latency`, `_pop_*`. How late timers are: `rocketpy_timer_lateness_seconds`.
 """
 _OF_WORKERS = ("worker",)
 

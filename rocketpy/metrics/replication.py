@@ -63,6 +63,8 @@ def _state_of_member(replication: ReplicationSnapshot) -> Samples:
     return () if member is None else [((state,), member.state == state) for state in MEMBER_STATES]
 
 
+lag_bytes = _by_host(lambda slaves: _known(max, (slave.lag_bytes for slave in slaves)))
+
 REPLICATION_METRICS: tuple[Metric[Snapshot], ...] = (
     gauge("rocketpy_ha_slaves", "state", "Connections of slaves, by state.",
           _of(lambda r: [((state,), sum(slave.state == state for slave in r.slaves)) for state in STATES])),
@@ -72,8 +74,7 @@ REPLICATION_METRICS: tuple[Metric[Snapshot], ...] = (
     counter("rocketpy_ha_transfer_bytes", "", "Bytes of the log sent to slaves.", _of(lambda r: [((), r.sent_bytes)])),
     gauge("rocketpy_ha_ack_offset_bytes", "slave", "The slaves of the host have the log below it.",
           _by_host(lambda slaves: _known(min, (slave.acked_phy_offset for slave in slaves)))),
-    gauge("rocketpy_ha_lag_bytes", "slave", "Log bytes that the host's slave lacks; the most of several.",
-          _by_host(lambda slaves: _known(max, (slave.lag_bytes for slave in slaves)))),
+    gauge("rocketpy_ha_lag_bytes", "slave", "Log bytes that the host's slave lacks; the most of several.", lag_bytes),
     gauge("rocketpy_ha_lag_seconds", "slave",
           "Time without an acknowledgement while bytes wait; 0: the slave has everything.",
           _by_host(lambda slaves: max(slave.lag_s for slave in slaves))),

@@ -306,6 +306,8 @@ def test_values() -> None:
 def test_values_under_the_exporters_names() -> None:
     values = scrape(full_snapshot())
     assert named(values, "rocketmq_broker_tps", cluster="c", brokerIP="10.0.0.1:10911", broker="b") == 1.0
+    assert named(values, "rocketmq_broker_commitlog_diff", brokerIP="10.0.0.2", broker="b") == 10
+    assert named(values, "rocketmq_broker_commitlog_diff", brokerIP="fd00::7", cluster="c") == 0
     assert named(values, "rocketmq_producer_offset", topic="T") == 25
     assert named(values, "rocketmq_topic_retry_offset", topic="%RETRY%G") == 3
     assert named(values, "rocketmq_topic_dlq_offset", group="G") == 2
