@@ -198,6 +198,7 @@ class Snapshot(FrozenValue):
     broker_addr: str  # ip:port; what the exporter calls brokerIP
     version: str = ""
     clock_ms: int | None = None  # the time of this machine, since 1970
+    start_s: float | None = None  # when the supervisor was started, since 1970
     workers: Sequence[WorkerSnapshot] = ()
     rings: Sequence[RingSnapshot] = ()
     pools: Sequence[PoolSnapshot] = ()

@@ -9,6 +9,7 @@ import re
 import signal
 import socket
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -139,6 +140,21 @@ def test_a_worker_that_dies_repeatedly(scene: Scene) -> None:
         wait_until(lambda died=died: member.pids().get("pull", died) != died, "the next one")  # type: ignore[misc]
     alert = scene.prometheus.wait_until_fires("RocketpyWorkerRestarts")
     assert alert["labels"]["worker"] == "pull"
+
+
+def test_a_broker_that_is_started_repeatedly(scene: Scene) -> None:
+    """Fault: A broker that died every minute, and was started by systemd, was named by no alert."""
+    slave = scene.slave
+    instance = f"127.0.0.1:{slave.settings['metricsPort']}"
+    start = f'rocketpy_broker_start_time_seconds{{instance="{instance}"}}'
+    for _ in range(4):
+        (before,) = scene.prometheus.query(start)
+        slave.kill_all()
+        slave.begin()
+        is_new = partial(lambda old: scene.prometheus.query(start) not in ([], [old]), before)
+        wait_until(is_new, "its start", FIRES_S)
+    wait_until(lambda: scene.prometheus.fires("RocketpyRestarts", instance=instance), "the alert", FIRES_S)
+    scene.group.wait_in_sync()
 
 
 def test_a_coordinator_that_hangs(scene: Scene) -> None:

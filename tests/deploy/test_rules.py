@@ -62,6 +62,7 @@ CASES = (
     case("RocketpyWorkerHangs", 'rocketpy_worker_heartbeat_age_seconds{worker="send"}', "6x90", "5x90"),
     case("RocketpyWorkerReplaced", 'rocketpy_worker_restarts_total{worker="send"}', "0x10 1x80", "3x90"),
     case("RocketpyWorkerRestarts", 'rocketpy_worker_restarts_total{worker="send"}', RISES, "0x10 2x80"),
+    case("RocketpyRestarts", "rocketpy_broker_start_time_seconds", "0x2 7x2 8x2 9x2 10x80", "0x2 7x2 8x2 9x80"),
     case("RocketpyBrokerFault", 'rocketpy_broker_faults_total{place="admin"}', "_x10 1x80", "3x90"),
     case("RocketpyBrokerFault", 'rocketpy_broker_faults_total{place="admin"}', "3x12 4x80", "3x2 4x90"),
     case("RocketpyNamesrvFault", 'rocketpy_namesrv_faults_total{place="scan"}', "_x10 1x80", "3x90"),

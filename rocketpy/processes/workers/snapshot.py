@@ -60,6 +60,14 @@ BACKLOG_AGE_S = 5.0  # figures of groups are so old at most
 READS_PER_STEP = 200
 DIFFERING_GROUPS_MAX = 100
 SUPERVISOR = "supervisor"
+START_TIME = 19  # its place among the fields of /proc/PID/stat behind the name, man 5 proc
+
+
+def supervisor_start_s() -> float:
+    """Return when the parent of this process was started, in whole seconds since 1970."""
+    ticks = int(Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(") ")[2].split()[START_TIME])
+    age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    return round(time.time() - age_s)
 
 
 @attrs.frozen(eq=False)
@@ -74,6 +82,7 @@ class SnapshotTaker:
     shown: MemberShown | None = None  # with automatic failover
     limits: SharedLimits | None = None
     _memory: MemoryOfProcesses = attrs.field(init=False, factory=MemoryOfProcesses)
+    _start_s: float = attrs.field(init=False, factory=supervisor_start_s)
 
     async def __call__(self) -> Snapshot:
         services = self.controller.services
@@ -93,6 +102,7 @@ class SnapshotTaker:
             broker_addr=self.settings.broker_addr,
             version=__version__,
             clock_ms=services.clock.now_ms(),
+            start_s=self._start_s,
             workers=workers,
             rings=[
                 RingSnapshot(ring.producer, ring.consumer, ring.depth_bytes, ring.capacity_bytes)

@@ -77,6 +77,7 @@ def full_snapshot() -> Snapshot:
         broker_addr="10.0.0.1:10911",
         version="1.0",
         clock_ms=1_700_000_000_500,
+        start_s=1_690_000_000,
         workers=[
             worker("selector-0", "selector", CONNECTIONS_OPENED=5, CONNECTIONS_CLOSED=2),
             worker("codec-0", "codec"),
@@ -293,6 +294,7 @@ def test_values() -> None:
     values = scrape(full_snapshot())
     assert named(values, "rocketpy_remoting_connections", worker="selector-0") == 3
     assert named(values, "rocketpy_clock_seconds") == 1_700_000_000.5
+    assert named(values, "rocketpy_broker_start_time_seconds") == 1_690_000_000
     assert named(values, "rocketpy_send_messages_total", worker="send") == 10
     assert named(values, "rocketpy_pull_suspended_requests", worker="pull") == 3
     assert named(values, "rocketpy_store_flush_seconds_total", worker="store") == 2.5
