@@ -10,8 +10,10 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
@@ -183,18 +185,42 @@ def roles(page: Checkout, member: str) -> dict[str, str]:
     return {row["role"]: f"broker-{row['member']}" for row in rows if row.get("in_sync") in (True, "yes")}
 
 
-def test_prometheus_finds_the_broker(page: Checkout) -> None:
-    """Without Grafana, which has no stand-in: tests/deploy asks Prometheus what its dashboards ask."""
+def asked(path: str) -> Any:
+    """What Prometheus answers."""
+    with urllib.request.urlopen(f"{PROMETHEUS}/api/v1/{path}", timeout=10) as answer:
+        return json.load(answer)["data"]
+
+
+def firing() -> set[tuple[str, str]]:
+    """The alerts that fire, with the instance of each."""
+    labels = [each["labels"] for each in asked("alerts")["alerts"] if each["state"] == "firing"]
+    return {(each["alertname"], each.get("instance", "")) for each in labels}
+
+
+@pytest.mark.parametrize(("name", "stopped"), [("single", "rocketpy"), ("cluster", "broker-b-2")])
+def test_prometheus_scrapes_each_server_and_tells_of_one_that_is_stopped(
+    page: Checkout, name: str, stopped: str
+) -> None:
+    """Without Grafana, which has no stand-in: tests/deploy asks Prometheus what its dashboards ask.
+
+    Fault: A broker of Compose that was stopped vanished from the targets of Prometheus, and no alert told of it.
+    """
     page.provide("monitoring.yaml", "prometheus")
+    if name == "cluster":
+        page.provide("cluster.yaml", "etcd")
+        page.run("\n".join(Page.read(PAGE).blocks("A cluster")[0].splitlines()[:3]), COMPOSE)  # ha-secret
     (block,) = Page.read(PAGE).blocks("Prometheus and Grafana")
-    page.run(block.replace("--wait", "--wait rocketpy prometheus"), COMPOSE)
+    found = yaml.safe_load((page.root / COMPOSE / f"{name}.yaml").read_text())["services"]
+    servers = {service for service, keys in found.items() if keys["image"] == "rocketpy"}
+    chosen = " ".join(sorted({*found, "prometheus"}))
+    page.run(block.replace("single.yaml", f"{name}.yaml").replace("--wait", f"--wait {chosen}"), COMPOSE)
 
-    def is_up() -> bool:
-        with urllib.request.urlopen(f"{PROMETHEUS}/api/v1/query?query=up", timeout=10) as answer:
-            found = json.load(answer)["data"]["result"]
-        return [one["value"][1] for one in found if one["metric"]["job"] == "rocketpy-broker"] == ["1"]
+    def values() -> dict[str, str]:
+        return {each["metric"]["instance"]: each["value"][1] for each in asked("query?query=up")["result"]}
 
-    wait_until(is_up, "a scrape of the broker", 60, pause_s=1)
+    wait_until(lambda: values() == {f"{server}:5557": "1" for server in servers}, "scrapes of all", 120, pause_s=1)
+    page.run(f"docker compose -f {name}.yaml stop {stopped}", COMPOSE)
+    wait_until(lambda: ("RocketpyDown", f"{stopped}:5557") in firing(), "the alert", 240, pause_s=2)
 
 
 @pytest.mark.parametrize("files", ["single", "cluster", "single monitoring", "cluster monitoring"])

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import yaml
 
 from rocketpy.admin.commands import REGISTRY
 from rocketpy.failover.rules.fences import MARGIN_S
@@ -86,6 +87,14 @@ def test_the_dashboards_are_generated_and_name_metrics() -> None:
     names = set(re.findall(r"(?<!:)\brocket(?:py|mq)_\w+", " ".join(files.values())))
     missing = (name for name in sorted(names) if f"`{name.removesuffix('_bucket')}`" not in METRICS)
     hold(missing, "name a metric of docs/run/metrics.md")
+
+
+@pytest.mark.parametrize("name", ["single", "cluster"])
+def test_compose_names_each_server_for_prometheus(name: str) -> None:
+    found = yaml.safe_load((ROOT / f"deploy/compose/{name}.yaml").read_text())
+    servers = {service for service, keys in found["services"].items() if keys["image"] == "rocketpy"}
+    targets = yaml.safe_load(found["configs"]["scraped"]["content"])
+    assert {target for each in targets for target in each["targets"]} == {f"{server}:5557" for server in servers}
 
 
 def test_the_margin_of_the_lease_fence() -> None:
