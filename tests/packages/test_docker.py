@@ -37,6 +37,7 @@ from tests.support.image import Image, run
 from tests.support.waiting import wait_until
 
 from .test_image import (  # noqa: F401  collected here, with the image below
+    test_a_name_server_whose_volume_is_not_writable_says_so,
     test_a_stop_while_it_starts,
     test_a_volume_that_is_not_writable_is_one_line,
     test_doctor_and_mqadmin_run_without_a_server,
