@@ -1,9 +1,9 @@
-"""Files below /tmp/rocketmq, where Java's mqadmin writes them.
+"""Files that Java's mqadmin writes: below /tmp/rocketmq, and under names that clients choose.
 
 All users of a machine share /tmp, so nothing is written into a directory of somebody else. The name of a body's file is
 the message's id, which its producer chooses: one that could be a path is replaced by the id of the broker.
 
-Short: one rule of Java's for two uses, exports and bodies of messages.
+Short: rules of Java's for exports, bodies of messages and states of members.
 """
 
 from __future__ import annotations
@@ -19,7 +19,12 @@ from rocketpy.errors import ClientError
 JAVA_DIRECTORY = Path("/tmp/rocketmq")
 EXPORT_DIRECTORY = JAVA_DIRECTORY / "export"
 BODY_DIRECTORY = JAVA_DIRECTORY / "msgbodys"
-_FILE_NAME = re.compile(r"[0-9A-Za-z_-]{1,128}", re.ASCII)
+_FILE_NAME = re.compile(r"[0-9A-Za-z_-][0-9A-Za-z_.:@#%-]{0,127}", re.ASCII)
+
+
+def is_file_name(text: str) -> bool:
+    """Return True if the text names a file of its directory: a stranger may have chosen a path, or too long a name."""
+    return _FILE_NAME.fullmatch(text) is not None
 
 
 def check_owner(directory: Path) -> None:
@@ -33,5 +38,4 @@ def check_owner(directory: Path) -> None:
 def body_path(message: ReceivedMessage) -> Path:
     """Return the file to which Java's mqadmin writes the body of this message. Raises ClientError as `check_owner`."""
     check_owner(BODY_DIRECTORY)
-    is_name = _FILE_NAME.fullmatch(message.msg_id) is not None
-    return BODY_DIRECTORY / (message.msg_id if is_name else message.offset_msg_id)
+    return BODY_DIRECTORY / (message.msg_id if is_file_name(message.msg_id) else message.offset_msg_id)

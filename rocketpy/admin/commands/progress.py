@@ -14,6 +14,7 @@ from rocketpy.remoting.bodies.client import ConsumerRunningInfo
 
 from ..admin import Admin
 from ..base import EXIT_PARTIAL, WATCH, command, option
+from ..java_files import is_file_name
 from ..messages import NO_OFFSETS
 from ..monitoring import Monitor
 from ..output import Column, Output, Table, second_text
@@ -179,7 +180,7 @@ async def consumer_status(
             out.warn(f"{member.client_id}: {error}")
             continue
         infos[member.client_id] = info
-        path = directory / member.client_id
+        path = directory / (member.client_id if is_file_name(member.client_id) else f"member-{index}")
         await aio.in_thread(write_text, path, running_info_text(info) + "\n")
         out.row(MEMBERS, (index, member.client_id, version_name(member.version), path))
     analyse(out, infos, now_ms)

@@ -11,8 +11,9 @@ import pytest
 from rocketpy.admin import java_files, output
 from rocketpy.codes import RequestCode
 from rocketpy.message.trace import Pub
+from rocketpy.remoting.bodies.client import Connection, ConsumerConnection
 from rocketpy.remoting.bodies.group import GroupList
-from tests.support.admin import Mqadmin
+from tests.support.admin import Mqadmin, with_group
 from tests.support.cluster import FakeCluster
 
 SHOW = ("queryMsgByOffset", "-b", "broker-a", "-t", "T", "-i", "0", "-o", "0")
@@ -56,6 +57,26 @@ def test_the_id_of_a_message_is_no_path(mqadmin: Mqadmin, tmp_path: Path, direct
 def test_a_usual_id_is_the_name_of_the_file(mqadmin: Mqadmin, directory: Path) -> None:
     mqadmin(*SHOW, "--java-compat", script=message(b"body", UNIQ_KEY="C0A8010A12670BAD"))
     assert (directory / "msgbodys" / "C0A8010A12670BAD").read_bytes() == b"body"
+
+
+@pytest.mark.parametrize("client_id", ["../outside", "/outside", "..", "a" * 255])
+def test_the_id_of_a_member_is_no_path(
+    mqadmin: Mqadmin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, client_id: str
+) -> None:
+    """Fault: `mqadmin consumerStatus` wrote a member's state to any path that the member gave as its client id."""
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    monkeypatch.chdir(inside)
+    ids = [client_id.replace("/outside", f"{tmp_path}/outside") if client_id[0] == "/" else client_id, "10.0.0.1@1#2"]
+
+    def script(cluster: FakeCluster) -> None:
+        members = [Connection(client_id=one) for one in ids]
+        with_group(cluster).answer(RequestCode.GET_CONSUMER_CONNECTION_LIST, ConsumerConnection(connection_set=members))
+
+    mqadmin("consumerStatus", "-g", "g", script=script)
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {path.parent.parent for path in written} == {inside}
+    assert {path.name for path in written} == {f"member-{1 + sorted(ids).index(ids[0])}", ids[1]}
 
 
 def test_a_body_is_not_written_into_the_directory_of_another_user(
