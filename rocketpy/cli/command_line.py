@@ -218,7 +218,9 @@ def _look(command: Callable[[], int]) -> int:
     try:
         return command()
     except (RocketError, OSError) as exc:
-        click.echo(f"rocketpy: {exc}", err=True)
+        from rocketpy.admin.output import echo
+
+        echo(f"rocketpy: {exc}", err=True)
         return 2
     except KeyboardInterrupt:
         return 130

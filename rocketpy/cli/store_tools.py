@@ -17,7 +17,9 @@ from typing import Any
 import attrs
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from rocketpy.admin.output import echo, harmless
 from rocketpy.errors import StoreError
 from rocketpy.store.backup.backup import back_up
 from rocketpy.store.inspection.dump import (
@@ -70,7 +72,7 @@ def dump(directory: Path, wanted: Selection, commitlog: str = "") -> int:
     sources = {"records": _record_lines, "units": _unit_lines, "index": _index_lines, "state": _state_lines}
     damaged = False
     for text, fields in itertools.islice(sources[show](store, wanted), wanted.count):
-        print(json.dumps(fields, ensure_ascii=False) if wanted.as_json else text)
+        echo(json.dumps(fields, ensure_ascii=False) if wanted.as_json else text)
         damaged = damaged or "damage" in fields
     return int(damaged)
 
@@ -92,7 +94,7 @@ def stats(directory: Path, *, as_json: bool = False, commitlog: str = "") -> int
         found = count_store(reader, progress)
     if as_json:
         fields = attrs.asdict(found, filter=lambda attribute, _: attribute.name != "state")
-        print(json.dumps(fields | {"state": state_fields(found.state)}, ensure_ascii=False))
+        echo(json.dumps(fields | {"state": state_fields(found.state)}, ensure_ascii=False))
         return 0
     console = Console()
     console.print(_stats_table(str(directory), found))
@@ -109,10 +111,10 @@ def backup(
         made = back_up(directory, target, commitlog, keep=keep, slots=slots, listener=progress)
     print_report(made.report, made.seconds, as_json=False)
     if not made.is_complete:
-        print(f"{made.path} is no backup; remove it and repeat, if `rocketpy store verify {directory}` finds no damage")
+        echo(f"{made.path} is no backup; remove it and repeat, if `rocketpy store verify {directory}` finds no damage")
         return 1
     report, shared = made.report, f"; {made.linked_bytes / 1e6:.0f} MB are shared with the copy before"
-    print(
+    echo(
         f"backup {made.path}: {report.records} messages up to log offset {report.log_end}, the last stored at "
         f"{_time(report.last_store_timestamp_ms)}" + (shared if made.linked_bytes else "")
     )
@@ -178,25 +180,25 @@ def print_report(report: VerifyReport, seconds: float, as_json: bool) -> None:
     if as_json:
         fields = attrs.asdict(report, filter=lambda attribute, _: attribute.name != "state")
         fields |= {"sound": not report.problems, "unchecked_fields": UNCHECKED_FIELDS}
-        print(json.dumps(fields | {"state": state_fields(report.state)}))
+        echo(json.dumps(fields | {"state": state_fields(report.state)}))
         return
     size = report.log_end - report.log_begin
-    print(
+    echo(
         f"{report.records} records, {report.units} units in {report.queues} queues, {report.index_units} index units; "
         f"log from {report.log_begin} to {report.log_end}; {size / 1e6:.0f} MB in {seconds:.1f} s"
     )
     for note in report.notes:
-        print(f"note: {note}")
+        echo(f"note: {note}")
     for problem in report.problems[:PROBLEMS_SHOWN]:
-        print(f"{problem.code} {problem}")
+        echo(f"{problem.code} {problem}")
     if len(report.problems) > PROBLEMS_SHOWN:
-        print(f"... and {len(report.problems) - PROBLEMS_SHOWN} more (--json shows all)")
-    print(f"not covered by a checksum or another file: {', '.join(UNCHECKED_FIELDS)}")
-    print("damaged" if report.problems else "sound")
+        echo(f"... and {len(report.problems) - PROBLEMS_SHOWN} more (--json shows all)")
+    echo(f"not covered by a checksum or another file: {', '.join(UNCHECKED_FIELDS)}")
+    echo("damaged" if report.problems else "sound")
 
 
 def _stats_table(title: str, found: StoreStats) -> Table:
-    table = Table(title=title, title_justify="left", show_header=False)
+    table = Table(title=Text(title), title_justify="left", show_header=False)
     size = found.log_end - found.log_begin
     rows = {
         "log": f"{found.log_begin} to {found.log_end} ({size} bytes)",
@@ -223,7 +225,7 @@ def _topics_table(found: StoreStats) -> Table:
     for heading in ("queues", "messages", "bytes"):
         table.add_column(heading, justify="right")
     for topic in found.topics[:TOPICS_SHOWN]:
-        table.add_row(topic.topic, str(topic.queues), str(topic.records), str(topic.bytes))
+        table.add_row(Text(harmless(topic.topic)), str(topic.queues), str(topic.records), str(topic.bytes))
     if len(found.topics) > TOPICS_SHOWN:
         table.add_row(f"... and {len(found.topics) - TOPICS_SHOWN} more")
     return table

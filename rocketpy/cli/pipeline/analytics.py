@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rocketpy.admin.output import echo, harmless
 from rocketpy.cli.pipeline.frame import AS_JSON, MASTER, OPTIONS, connection_options, job_session, status_of
 from rocketpy.errors import ConfigError
 from rocketpy.message.names import TRACE_TOPIC
@@ -215,7 +216,7 @@ def run_job(prepare: Callable[[], Job], master: str | None, as_json: bool) -> No
 def print_report(report: JobReport, as_json: bool) -> None:
     """Print a report: a line of JSON, or tables."""
     if as_json:
-        click.echo(json.dumps(report.as_json(), ensure_ascii=False))
+        echo(json.dumps(report.as_json(), ensure_ascii=False))
         return
     from rich.console import Console
 
@@ -241,7 +242,7 @@ def _table(name: str, rows: list[Row]) -> Table:
     for column in rows[0]:
         table.add_column(column, justify="left" if isinstance(rows[0][column], str) else "right", overflow="fold")
     for row in rows[:ROWS_SHOWN]:
-        table.add_row(*(Text(_text(value)) for value in row.values()))
+        table.add_row(*(Text(harmless(_text(value))) for value in row.values()))  # Text: a str would be markup
     return table
 
 

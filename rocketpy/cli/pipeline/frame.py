@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rocketpy.admin.output import echo
 from rocketpy.errors import ConfigError, RocketError
 
 if TYPE_CHECKING:
@@ -98,16 +99,16 @@ def status_of(job: Callable[[], int]) -> int:
     try:
         return job()
     except (RocketError, OSError, SubprocessError) as exc:
-        click.echo(f"rocketpy: {exc}", err=True)
+        echo(f"rocketpy: {exc}", err=True)
     except ModuleNotFoundError as exc:
         extra = EXTRAS.get((exc.name or "").split(".")[0])
         if extra is None:
             raise
-        click.echo(f'rocketpy: {exc.name} is not installed: pip install "rocketpy-mq[{extra}]"', err=True)
+        echo(f'rocketpy: {exc.name} is not installed: pip install "rocketpy-mq[{extra}]"', err=True)
     except Exception as exc:
         if not is_of_spark(exc):
             raise
         from rocketpy.spark.session import reason_of
 
-        click.echo(f"rocketpy: {reason_of(exc)}", err=True)
+        echo(f"rocketpy: {reason_of(exc)}", err=True)
     return FAILED

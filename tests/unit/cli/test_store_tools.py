@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
 
+from rocketpy.admin import output
 from rocketpy.cli.command_line import cli
 from rocketpy.cli.store_progress import StoreProgress
 from rocketpy.store.files import file_name
@@ -159,3 +160,17 @@ def test_the_bar_is_drawn_on_terminals_only() -> None:
             progress._progress.refresh()
         assert ("queues" in text.getvalue() and "2/3" in text.getvalue()) is is_terminal
         assert bool(text.getvalue()) is is_terminal
+
+
+def test_a_terminal_gets_what_messages_hold_as_plain_text(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: `rocketpy store dump` gave a terminal the control sequences that a producer had put into properties."""
+    monkeypatch.setattr(output, "_is_terminal", lambda stream: True)
+    config = small_config(root)
+    opened = open_store(config)
+    with StoreWriter(config, opened.control) as writer:
+        writer.put("[red]T", 0, b"", "TAGS\x01\x1b]0;title\x07\x9b2J".encode())
+    close_store(opened, clean=True)
+    for options in ((), ("--json",)):
+        (line,) = lines("dump", root, "--topic", "[red]T", *options)
+        assert "title" in line and "2J" in line and line.isprintable()
+    assert any("[red]T" in line for line in lines("stats", root))
