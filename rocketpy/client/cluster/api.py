@@ -53,7 +53,7 @@ from rocketpy.transport.channel import Waiter
 from ..messages import ReceivedMessage
 from ..results import PULL_STATUS, SEND_STATUS, PullResult, PullStatus, SendResult, StoredPull
 from .name_servers import NameServers, Remoting
-from .received import decode_messages
+from .received import decode_messages, decode_pulled
 
 PULL_FIELDS = ("nextBeginOffset", "minOffset", "maxOffset", "suggestWhichBrokerId")
 
@@ -359,7 +359,9 @@ def _send_result(response: RemotingCommand, queue: MessageQueue, msg_id: str) ->
 def pull_result(response: RemotingCommand, address: str, broker_name: str, *, inflate: bool = True) -> PullResult:
     """Return the answer to a pull. Raises BrokerError if it was refused. `inflate`: as `decode_messages`."""
     status, begin, least, most, suggested = _pull_numbers(response, address)
-    found = decode_messages(response.body, broker_name, inflate=inflate) if status is PullStatus.FOUND else ()
+    found: list[ReceivedMessage] = []
+    if status is PullStatus.FOUND:
+        found, begin = decode_pulled(response.body, broker_name, begin, inflate=inflate)
     return PullResult(status, begin, least, most, tuple(found), suggested)
 
 

@@ -7,7 +7,7 @@ import logging
 
 from rocketpy.errors import CompressionError, MessageInvalid, NumberInvalid
 from rocketpy.message import properties as names
-from rocketpy.message.compression import decompress_body
+from rocketpy.message.compression import INFLATED_SIZE_MAX, decompress_body
 from rocketpy.message.host import HOST_SIZE_V4, pack_host, parse_host
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.numbers import PhyOffset, QueueOffset
@@ -20,10 +20,11 @@ from ..messages import ReceivedMessage
 
 logger = logging.getLogger(__name__)
 
+PULLED_BYTES_MAX = INFLATED_SIZE_MAX  # of the inflated bodies of one pull: 32 bodies may have 2 GiB
+
 
 def decode_messages(body: bytes | None, broker_name: str, *, inflate: bool = True) -> list[ReceivedMessage]:
-    """The messages in the body of a pull, query or view answer, their bodies inflated; `sys_flag` stays as stored, as
-    in Java.
+    """The messages in the body of a query or view answer, their bodies inflated; `sys_flag` stays as stored.
 
     A body that cannot be decompressed is logged and delivered unchanged: an error would stop its queue for ever.
 
@@ -33,7 +34,30 @@ def decode_messages(body: bytes | None, broker_name: str, *, inflate: bool = Tru
     Raises:
         RecordCorrupt: the body is damaged.
     """
-    received = []
+    return _decode(body, broker_name, inflate=inflate)[0]
+
+
+def decode_pulled(
+    body: bytes | None, broker_name: str, next_offset: int, *, inflate: bool
+) -> tuple[list[ReceivedMessage], int]:
+    """The messages in the body of a pull answer, as `decode_messages`, and the offset of the next pull.
+
+    That is `next_offset`, or the offset of the first message that is left out: compressed bodies are inflated up to
+    PULLED_BYTES_MAX, and at least one. So an answer exceeds the limits of a queue by no more than that.
+
+    Raises:
+        RecordCorrupt: the body is damaged.
+    """
+    received, left_out = _decode(body, broker_name, inflate=inflate, bytes_max=PULLED_BYTES_MAX)
+    return received, next_offset if left_out is None else left_out
+
+
+def _decode(
+    body: bytes | None, broker_name: str, *, inflate: bool, bytes_max: int | None = None
+) -> tuple[list[ReceivedMessage], int | None]:
+    """Return the messages, and the offset of the first one that is left out for `bytes_max`, if any."""
+    received: list[ReceivedMessage] = []
+    inflated_bytes = 0
     queue, queue_topic, queue_id = MessageQueue("", broker_name, -1), b"", -1
     for _, fields, record_queue_id, offset, sys_flag, stored, topic, properties in read_records(body or b""):
         if topic != queue_topic or record_queue_id != queue_id:  # the messages of a pull have one queue
@@ -42,8 +66,11 @@ def decode_messages(body: bytes | None, broker_name: str, *, inflate: bool = Tru
         message = ReceivedMessage(queue.topic, stored, queue, offset, properties, fields)
         if inflate and sys_flag & COMPRESSED:
             message.body = _inflated(stored, sys_flag, "message", message.offset_msg_id)
+            inflated_bytes += len(message.body)
+            if bytes_max is not None and inflated_bytes > bytes_max and received:
+                return received, offset
         received.append(message)
-    return received
+    return received, None
 
 
 def decode_message(body: bytes | None, broker_name: str) -> ReceivedMessage | None:

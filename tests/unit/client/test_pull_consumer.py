@@ -9,7 +9,9 @@ from rocketpy.client.options import START_FIRST
 from rocketpy.client.results import PullStatus
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import BrokerError, ClientError
+from rocketpy.message.compression import compress
 from rocketpy.message.message_queue import MessageQueue
+from rocketpy.message.sys_flag import CompressionType, with_compression
 from rocketpy.remoting.headers.pull import PullMessageRequestHeader
 from tests.support.clients import pull_consumer
 from tests.support.cluster import FakeBroker, FakeCluster, run
@@ -171,6 +173,29 @@ def test_a_pull_by_hand_leaves_offsets_alone() -> None:
             with pytest.raises(ValueError, match="aware"):
                 await consumer.offset_for_time(QUEUE, datetime(2024, 1, 1))
         assert not broker.offsets
+
+    run(scenario)
+
+
+def test_bodies_that_inflate_a_thousandfold_come_in_several_pulls() -> None:
+    """Fault: The compressed bodies of one pull, a few kilobytes each, inflated to gigabytes of a consumer's memory."""
+    size = 30 << 20
+    body = compress(bytes(size))
+
+    async def scenario(cluster: FakeCluster) -> None:
+        broker = cluster.add_broker(T=1)
+        for _ in range(3):
+            broker.store("T", 0, body, sys_flag=with_compression(0, CompressionType.ZLIB))
+        async with pull_consumer(cluster, start=START_FIRST) as consumer:
+            first = await consumer.pull(QUEUE, 0)
+            assert [len(message.body) for message in first.messages] == [size, size]
+            rest = await consumer.pull(QUEUE, first.next_begin_offset)
+            assert ([message.queue_offset for message in rest.messages], rest.next_begin_offset) == ([2], 3)
+            await consumer.subscribe("T")
+            polled: list[int] = []
+            while len(polled) < 3:
+                polled += [message.queue_offset for message in await consumer.poll()]
+            assert polled == [0, 1, 2]
 
     run(scenario)
 
