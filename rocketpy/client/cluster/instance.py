@@ -27,12 +27,14 @@ from ..results import ClientCode
 from .api import MQClientAPI
 from .jobs import Jobs
 from .route import (
+    QUEUES_MAX,
     PublishInfo,
     find_address,
     limit_queue_nums,
     publish_info,
     same_route,
     subscribe_queues,
+    usable_queue_datas,
     vip_address,
 )
 from .route_renewal import RouteRenewal
@@ -187,6 +189,8 @@ class ClientInstance:
             return
         names = ", ".join(data.broker_name for data in route.queue_datas)
         logger.info("topic %s has a new route: brokers %s", topic, names or "none")
+        if left_out := len(route.queue_datas) - len(usable_queue_datas(route)):
+            logger.warning("left out %d brokers with most queues: topic %s has over %d", left_out, topic, QUEUES_MAX)
         for data in route.broker_datas:
             self.brokers[data.broker_name] = dict(data.broker_addrs)
         self.routes[topic] = route

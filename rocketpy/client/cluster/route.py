@@ -15,6 +15,7 @@ from rocketpy.message.sys_flag import PermName
 from rocketpy.remoting.bodies.route import MASTER_ID, QueueData, TopicRouteData
 
 QUEUE_NUMS_MAX = 65_536  # of one topic on one broker
+QUEUES_MAX = 1_048_576  # of one topic: each is an object, of about 100 bytes
 
 
 @attrs.frozen
@@ -25,6 +26,19 @@ class PublishInfo:
     queues: tuple[MessageQueue, ...] = ()
     write_queue_nums: Mapping[str, int] = attrs.field(factory=dict)  # by broker name
     is_ordered: bool = False  # the name server fixes the queue list
+
+
+def usable_queue_datas(route: TopicRouteData) -> list[QueueData]:
+    """Return the brokers of a route without those with the most queues, as far as all have more than QUEUES_MAX: in a
+    registration, which a stranger may send to an open name server, a topic can have 2 147 483 647 queues."""
+    usable: list[QueueData] = []
+    left = QUEUES_MAX
+    for data in sorted(route.queue_datas, key=lambda data: max(data.read_queue_nums, data.write_queue_nums)):
+        left -= max(data.read_queue_nums, data.write_queue_nums, 0)
+        if left < 0:
+            break
+        usable.append(data)
+    return usable
 
 
 def publish_info(topic: str, route: TopicRouteData) -> PublishInfo:
@@ -40,7 +54,7 @@ def publish_info(topic: str, route: TopicRouteData) -> PublishInfo:
     with_master = {data.broker_name for data in route.broker_datas if MASTER_ID in data.broker_addrs}
     queues = tuple(
         MessageQueue(topic, data.broker_name, queue_id)
-        for data in sorted(route.queue_datas, key=lambda data: data.broker_name)
+        for data in sorted(usable_queue_datas(route), key=lambda data: data.broker_name)
         if data.perm & PermName.WRITE and data.broker_name in with_master
         for queue_id in range(data.write_queue_nums)
     )
@@ -51,20 +65,22 @@ def subscribe_queues(topic: str, route: TopicRouteData) -> frozenset[MessageQueu
     """Queues of every readable broker; a master is not needed for reading."""
     return frozenset(
         MessageQueue(topic, data.broker_name, queue_id)
-        for data in route.queue_datas
+        for data in usable_queue_datas(route)
         if data.perm & PermName.READ
         for queue_id in range(data.read_queue_nums)
     )
 
 
 def parse_order_conf(text: str) -> list[tuple[str, int]]:
-    """Parse `broker-a:4;broker-b:8` to pairs, in order; invalid entries are ignored."""
+    """Parse `broker-a:4;broker-b:8` to pairs, in order; invalid entries, and those beyond QUEUES_MAX, are ignored."""
     pairs = []
+    left = QUEUES_MAX
     for item in text.split(";"):
         broker_name, _, nums = item.partition(":")
         count = int_or(nums.strip(), -1)
-        if broker_name and 0 <= count <= QUEUE_NUMS_MAX:
+        if broker_name and 0 <= count <= min(QUEUE_NUMS_MAX, left):
             pairs.append((broker_name, count))
+            left -= count
     return pairs
 
 

@@ -64,6 +64,15 @@ def test_subscribe_queues_need_no_master() -> None:
     assert len(subscribe_queues("T", route(("a", 3, 1, 4), ("b", 3, 1, 2), master=False))) == 3
 
 
+@pytest.mark.parametrize("count", [1_100_000, (1 << 31) - 1])
+def test_a_broker_with_millions_of_queues_is_left_out(count: int) -> None:
+    """Fault: A forged registration with 2 147 483 647 queues took the memory of each client of the topic."""
+    told = route(("a", 4, 4, 6), ("forged", count, count, 6), ("b", 2, 2, 6), ("c", -1, -1, 6))
+    assert {queue.broker_name for queue in publish_info("T", told).queues} == {"a", "b"}
+    assert len(publish_info("T", told).queues) == len(subscribe_queues("T", told)) == 6
+    assert len(parse_order_conf(";".join(f"{name}:65536" for name in map(str, range(20))))) == 16
+
+
 def test_template_routes_are_cut_to_size() -> None:
     (data,) = limit_queue_nums(route(("a", 8, 8, 7)), 4).queue_datas
     assert (data.read_queue_nums, data.write_queue_nums, data.perm) == (4, 4, 7)
