@@ -25,6 +25,7 @@ from rocketpy.remoting.fastjson import loads
 from rocketpy.remoting.headers.admin import GetConsumeStatsRequestHeader, QueryConsumeTimeSpanRequestHeader
 
 from .cluster import BrokerState, ClusterState, GroupState
+from .history import VALUE_MAX
 
 BROKERS_S = 5.0
 NAMES_S = 30.0
@@ -220,4 +221,4 @@ def delays_ms(body: bytes | None) -> list[float]:
     answer = loads(body or b"{}")
     spans = answer.get("consumeTimeSpanSet") if isinstance(answer, dict) else None
     found = [span.get("delayTime") for span in spans if isinstance(span, dict)] if isinstance(spans, list) else []
-    return [float(delay) for delay in found if isinstance(delay, int | float)]
+    return [float(delay) for delay in found if isinstance(delay, int | float) and abs(delay) <= VALUE_MAX]

@@ -154,7 +154,10 @@ def is_own_form(request: Request) -> bool:
     site = request.headers.get("sec-fetch-site")
     if site is not None and site not in ("same-origin", "none"):
         return False
-    return origin is None or urlsplit(origin).netloc == host
+    try:
+        return origin is None or urlsplit(origin).netloc == host
+    except ValueError:  # `http://[`
+        return False
 
 
 class ClusterPages:

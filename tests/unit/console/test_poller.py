@@ -241,6 +241,8 @@ def test_a_job_that_fails_is_done_again() -> None:
 
 def test_odd_answers_have_no_age() -> None:
     assert delays_ms(SPAN) == [1500, 700]
+    endless = b"1" + b"0" * 400
+    assert delays_ms(b'{"consumeTimeSpanSet":[{"delayTime":%s},{"delayTime":NaN},{"delayTime":5}]}' % endless) == [5]
     assert [delays_ms(body) for body in (None, b"{}", b"[]", b'{"consumeTimeSpanSet":[1,{"delayTime":"x"}]}')] == [
         []
     ] * 4
