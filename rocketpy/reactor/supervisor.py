@@ -25,6 +25,7 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from rocketpy.errors import RocketError
+from rocketpy.faults import first_of
 
 from .process import Identity, expect_frames, forget_handlers, hold_signals, own_standard_streams
 from .ring import STOP_INTAKE, STOP_LEAVE
@@ -283,8 +284,9 @@ class Supervisor:
             status = spec.main(child.context) or 0
         except BaseException as exc:
             own_standard_streams()
-            if isinstance(exc, RocketError) and not spec.block.is_ready:
-                logger.error("worker %s cannot start: %s", spec.name, exc)
+            reason = first_of(exc)  # trio puts what leaves a nursery into a group
+            if isinstance(reason, RocketError) and not spec.block.is_ready:
+                logger.error("worker %s cannot start: %s", spec.name, reason)
                 status = EXIT_CANNOT_BOOT
             else:
                 logger.critical("worker %s failed", spec.name, exc_info=True)

@@ -10,9 +10,11 @@ import signal
 import socket
 import struct
 import time
+from collections.abc import Callable
 
 import attrs
 import pytest
+import trio
 
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
@@ -26,10 +28,20 @@ def cannot_boot(context: WorkerContext, journal: Journal) -> None:
     raise ConfigError("port 10911 is taken", key="listenPort")
 
 
+def cannot_boot_within_nurseries(context: WorkerContext, journal: Journal) -> None:
+    async def main() -> None:
+        async with trio.open_nursery(), trio.open_nursery():
+            cannot_boot(context, journal)
+
+    trio.run(main)
+
+
+@pytest.mark.parametrize("fail", [cannot_boot, cannot_boot_within_nurseries])
 def test_a_worker_that_cannot_boot_stops_the_start_with_one_line(
-    launch: Launcher, capfd: pytest.CaptureFixture[str]
+    launch: Launcher, capfd: pytest.CaptureFixture[str], fail: Callable[[WorkerContext, Journal], None]
 ) -> None:
-    run = launch({"a": serve, "acceptor": cannot_boot})
+    """Fault: A damaged table of offsets made the manager start again and again, with a traceback each time."""
+    run = launch({"a": serve, "acceptor": fail})
     assert run.end() == 1
     shown = capfd.readouterr().err
     assert "worker acceptor cannot start: listenPort: port 10911 is taken\n" in shown
