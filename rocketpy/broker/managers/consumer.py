@@ -179,13 +179,14 @@ class ConsumerManager:
         if entry.is_differing == (entry.views.count > 1):
             return
         entry.is_differing = not entry.is_differing
+        kind = entry.is_differing, hash(entry.group) % LOG_KINDS
         if not entry.is_differing:
             self._differing.pop(entry.group, None)
-            if entry.channels:
-                logger.info("group %s: all members subscribe alike again", entry.group)
+            if entry.channels and (told := self._log.take(kind)):
+                logger.info("group %s: all members subscribe alike again%s", entry.group, and_more(told))
             return
         self._differing[entry.group] = entry
-        if told := self._log.take(hash(entry.group) % LOG_KINDS):
+        if told := self._log.take(kind):
             logger.warning(
                 "group %s: its members subscribe differently and overwrite each other's subscriptions, so messages may "
                 "be missed; give all of them the same subscriptions: %s%s",
