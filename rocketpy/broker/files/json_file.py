@@ -9,7 +9,8 @@ Source: RocketMQ 4.9 `ConfigManager`, `MixAll#string2File`; fastjson's pretty fo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -53,10 +54,25 @@ def load_as(path: Path, kind: type[_B]) -> _B | None:
         ConfigError: as `load`, and for a member that is not of its type.
     """
     document = load(path)
-    try:
+    with naming(path):
         return None if document is None else kind.from_json(document)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Name the file in an error of one of its members. Raises: ConfigError."""
+    try:
+        yield
     except BodyInvalid as exc:
         raise ConfigError(f"{exc}; restore the file, or remove it and its .bak to start without", file=path) from None
+
+
+def table(document: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """Return an object within the object; empty if it is not there. Raises: BodyInvalid."""
+    found = document.get(key) or {}
+    if not isinstance(found, dict):
+        raise BodyInvalid(f"{key} is not an object but {type(found).__name__}")
+    return found
 
 
 def pretty(value: object) -> str:

@@ -19,6 +19,7 @@ from rocketpy.transport.steps import Steps
 
 from ..clock import Clock
 from ..current_settings import CurrentSettings
+from ..files import json_file
 from .config_file import ConfigFile, evolved, with_unknown_fields
 from .fast_path_tables import FastPathTables
 
@@ -58,9 +59,13 @@ class SubscriptionGroupManager:
     def load(self) -> None:
         """Load the file; it overrides built-in groups. Raises: ConfigError."""
         document = self.file.load()
-        if document is None:
-            return
-        for name, fields in (document.get("subscriptionGroupTable") or {}).items():
+        if document is not None:
+            with json_file.naming(self.file.path):
+                self._take(document)
+
+    def _take(self, document: Mapping[str, Any]) -> None:
+        """Take the groups and the version of a file. Raises: BodyInvalid."""
+        for name, fields in json_file.table(document, "subscriptionGroupTable").items():
             self._groups[name] = evolved(SubscriptionGroupConfig.from_json(fields), group_name=name)
             unknown = {key: value for key, value in fields.items() if key not in KNOWN_FIELDS}
             if unknown:

@@ -67,16 +67,21 @@ class TopicConfigManager:
         if found is None:
             return self.position.load(None, None)
         document, image = found
-        for name, fields in (document.get("topicConfigTable") or {}).items():
+        with json_file.naming(self.file.path):
+            self._take(document)
+        below = document.get(PHY_OFFSET)
+        self.position.load(image, below if isinstance(below, int) else None)
+        logger.info("loaded %d topics, data version %d", len(self._topics), self.data_version.counter)
+
+    def _take(self, document: Mapping[str, Any]) -> None:
+        """Take the topics and the version of a file. Raises: BodyInvalid."""
+        for name, fields in json_file.table(document, "topicConfigTable").items():
             self._topics[name] = evolved(TopicConfig.from_json(fields), topic_name=name)
             unknown = {key: value for key, value in fields.items() if key not in KNOWN_FIELDS}
             if unknown:
                 self._unknown[name] = unknown
-        below = document.get(PHY_OFFSET)
-        self.position.load(image, below if isinstance(below, int) else None)
         if document.get("dataVersion"):
             self.data_version = DataVersion.from_json(document["dataVersion"])
-        logger.info("loaded %d topics, data version %d", len(self._topics), self.data_version.counter)
 
     async def announce(self) -> None:
         """Send every topic to the send and pull workers; once, at start."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 import trio
 
+from rocketpy.errors import ConfigError
 from tests.support.slow_path import SlowPathRig
 
 
@@ -39,6 +41,25 @@ def test_find_without_auto_creation_makes_system_groups_only(tmp_path: Path) -> 
     assert groups.find_or_create("G") is None
     assert groups.find_or_create("CID_RMQ_SYS_TRANS") is not None
     assert groups.find_or_create("TOOLS_CONSUMER") is not None
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        "{",
+        "[]",
+        '{"subscriptionGroupTable":[1]}',
+        '{"subscriptionGroupTable":{"X":1}}',
+        '{"subscriptionGroupTable":{"X":{"perm":[],"brokerId":[]}}}',
+        '{"dataVersion":[1]}',
+    ],
+)
+def test_a_damaged_file_refuses_to_load(tmp_path: Path, document: str) -> None:
+    """Fault: A member that is not of its type ended the start without the name of the file."""
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "subscriptionGroup.json").write_text(document)
+    with pytest.raises(ConfigError, match=r"subscriptionGroup\.json"):
+        SlowPathRig(tmp_path).services.groups.load()
 
 
 def test_the_file_keeps_unknown_fields(tmp_path: Path) -> None:

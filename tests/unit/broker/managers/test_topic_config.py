@@ -69,9 +69,21 @@ def test_a_file_of_java_is_laid_over_the_built_in_topics(tmp_path: Path) -> None
     assert written["dataVersion"]["counter"] == 10
 
 
-def test_a_damaged_file_refuses_to_load(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "document",
+    [
+        "{",
+        "[]",
+        '{"topicConfigTable":[1]}',
+        '{"topicConfigTable":{"X":1}}',
+        '{"topicConfigTable":{"X":{"perm":[],"brokerId":[]}}}',
+        '{"dataVersion":[1]}',
+    ],
+)
+def test_a_damaged_file_refuses_to_load(tmp_path: Path, document: str) -> None:
+    """Fault: A member that is not of its type ended the start without the name of the file."""
     (tmp_path / "config").mkdir()
-    (tmp_path / "config" / "topics.json").write_text("{")
+    (tmp_path / "config" / "topics.json").write_text(document)
     with pytest.raises(ConfigError, match=r"topics\.json"):
         topics_of(tmp_path).load()
 
