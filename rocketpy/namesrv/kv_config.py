@@ -99,7 +99,10 @@ def encode_table(table: Mapping[str, Mapping[str, str]]) -> bytes:
 
 def decode_table(data: bytes) -> Table:
     """Read the file's JSON. Raises ValueError: it is not of that form."""
-    document = json.loads(data)
+    try:
+        document = json.loads(data)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
     table = document.get("configTable") if isinstance(document, dict) else None
     if table is None:
         table = {}

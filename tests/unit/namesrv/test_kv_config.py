@@ -66,8 +66,9 @@ def test_the_file_of_the_reference(tmp_path: Path) -> None:
     assert KVConfigManager.load(path).value("ORDER_TOPIC_CONFIG", "T") == "broker-a:4"
 
 
-@pytest.mark.parametrize("text", ["{", "", '{"configTable":[]}', '{"configTable":{"N":1}}'])
+@pytest.mark.parametrize("text", ["{", "", "[" * 100_000, '{"configTable":[]}', '{"configTable":{"N":1}}'])
 def test_a_damaged_file_without_backup_is_refused(tmp_path: Path, text: str) -> None:
+    """Fault: A table of arrays within arrays ended the start with a traceback, also beside a usable backup."""
     path = tmp_path / "kv.json"
     path.write_text(text)
     with pytest.raises(ConfigError, match=r"kvConfigPath: cannot read the key-value table: .*kv\.json"):
