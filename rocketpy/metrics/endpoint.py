@@ -3,13 +3,12 @@ other requests than the usual scrape are those of prometheus_client (families.py
 
 Bounds: SCRAPES_MAX connections at once, and SCRAPES_OF_HOST_MAX of one address (IPv6: one /64), each in a thread;
 further ones are closed. Of each connection the silence, and the time from its begin to its end. Usual scrapes share a
-text; all others share a snapshot, and are answered one after another.
+text; all others take turns, because each takes a snapshot.
 """
 
 from __future__ import annotations
 
 import contextlib
-import copy
 import logging
 import math
 import os
@@ -19,9 +18,8 @@ import threading
 import time
 import zlib
 from collections.abc import Callable
-from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 import attrs
@@ -40,7 +38,6 @@ if TYPE_CHECKING:
 
     Contexts = Callable[[], ssl.SSLContext]
 
-_T = TypeVar("_T")
 logger = logging.getLogger(__name__)
 
 SILENCE_MAX_S = 10.0  # of a client: in its handshake, its request, and in reading the answer
@@ -48,7 +45,7 @@ SCRAPE_MAX_S = 30.0  # of a client that is not silent: from its connection to th
 SCRAPES_MAX = 16
 SCRAPES_OF_HOST_MAX = 8  # one address, or /64 of IPv6, leaves room for others
 LOOK_S = 0.5  # between two looks at connections that take too long, and for a free descriptor
-SHARED_S = 1.0  # scrapes that come within it share a text or snapshot, which takes the time of the loop that serves
+SHARED_S = 1.0  # scrapes that come within it get one text: its snapshot takes the time of the loop that serves
 GZIP_LEVEL = 1  # of 2.5 MB: 10 ms of the processor instead of 60, and a tenth more bytes
 GZIP_WINDOW = 31  # 2 to the power of 15 bytes, with a header of gzip
 
@@ -188,20 +185,24 @@ class _Server:
             logger.warning(text, *values, and_more(told))
 
 
-class _Shared(Generic[_T]):
-    """A text or snapshot that scrapes share; for several threads."""
+class _SharedTexts:
+    """The text of a collector in each form, which scrapes share; for several threads."""
 
-    def __init__(self, make: Callable[[], _T]) -> None:
-        self._make, self._lock = make, threading.Lock()
-        self._made: tuple[float, _T] | None = None  # when it was begun, and the value
+    def __init__(self, collector: RowCollector[Any]) -> None:
+        self._collector = collector
+        self._locks = {is_openmetrics: threading.Lock() for is_openmetrics in (False, True)}
+        self._texts: dict[bool, tuple[float, bytes]] = {}  # by the form: when it was begun, and the text
 
-    def value(self) -> _T:
-        """Return a value that was begun SHARED_S before this call at most."""
+    def text(self, *, is_openmetrics: bool) -> bytes:
+        """Return a text that was begun SHARED_S before this call at most."""
         came_s = time.monotonic()
-        with self._lock:
-            if self._made is None or came_s - self._made[0] >= SHARED_S:
-                self._made = time.monotonic(), self._make()
-            return self._made[1]
+        with self._locks[is_openmetrics]:
+            begun_s, text = self._texts.get(is_openmetrics, (-math.inf, b""))
+            if came_s - begun_s >= SHARED_S:
+                begun_s = time.monotonic()
+                text = self._collector.text(is_openmetrics=is_openmetrics)
+                self._texts[is_openmetrics] = begun_s, text
+            return text
 
 
 class Endpoint:
@@ -248,10 +249,8 @@ def _application(
 ) -> Callable[[Request], Answer]:
     """Return what answers requests: a scrape that names topics shows their queues and nothing else, so that Prometheus
     may scrape both."""
-    texts = {form: _Shared(partial(collector.text, is_openmetrics=form)) for form in (False, True)}
-    sharing = copy.copy(collector)
-    sharing.snapshot = _Shared(collector.snapshot).value
-    turn = threading.Lock()  # of scrapes that share no text: a client cannot make this process hold many snapshots
+    shared = _SharedTexts(collector)
+    turn = threading.Lock()  # of scrapes that share no text: clients cannot make this process hold many snapshots
 
     def answer(request: Request) -> Answer:
         query = parse_qs(request.query)
@@ -263,12 +262,9 @@ def _application(
             with turn:
                 from . import families
 
-                return families.answer(asked_for or sharing, request.environ())
-        if asked_for:
-            with turn:
-                text = asked_for.text(is_openmetrics=form.is_openmetrics)
-        else:
-            text = texts[form.is_openmetrics].value()
+                return families.answer(asked_for or collector, request.environ())
+        with turn if asked_for else contextlib.nullcontext():
+            text = (asked_for or shared).text(is_openmetrics=form.is_openmetrics)
         headers = [("Content-Type", form.content_type)]
         if _takes_gzip(request.headers.get("accept-encoding", "")):
             text = zlib.compress(text, GZIP_LEVEL, GZIP_WINDOW)

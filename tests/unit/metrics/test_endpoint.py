@@ -244,51 +244,38 @@ def test_scrapes_of_one_moment_share_a_snapshot(monkeypatch: pytest.MonkeyPatch)
         assert [brokers(), brokers()] == [b"2.0", b"3.0"]
 
 
-UNUSUAL = ("text/plain; version=1.0.0; escaping=values", "application/openmetrics-text; version=1.0.0; escaping=dots")
+UNUSUAL = "text/plain; version=1.0.0; escaping=values"
 
 
-def ask(port: int, query: str = "", accept: str = "") -> bytes:
-    request = urllib.request.Request(f"http://127.0.0.1:{port}/metrics?{query}", headers={"Accept": accept})
-    with urllib.request.urlopen(request, timeout=10) as answer:
-        return bytes(answer.read())
-
-
-def test_unusual_scrapes_of_one_moment_share_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault: Scrapes in other forms, or of single names, took a snapshot each, and several at once."""
-    taken: list[int] = []
-
-    def snapshot() -> NamesrvSnapshot:
-        taken.append(1)
-        return SNAPSHOT
-
-    monkeypatch.setattr("rocketpy.metrics.endpoint.SHARED_S", 3600.0)
-    with serve("127.0.0.1", 0, NamesrvCollector(snapshot)) as endpoint:
-        for accept in ("", *UNUSUAL):
-            for query in ("name[]=rocketpy_namesrv_brokers", "name[]=rocketpy_namesrv_topics&name[]=x"):
-                ask(endpoint.port, query, accept)
-        assert all(b"brokers 2.0" in ask(endpoint.port, accept=accept) for accept in UNUSUAL)
-    assert len(taken) == 1
-
-
-@pytest.mark.parametrize("accept", ["", *UNUSUAL])
-def test_scrapes_of_queues_are_answered_one_after_another(accept: str) -> None:
-    """Fault: Scrapes of queues took their snapshots at the same time."""
+@pytest.mark.parametrize(("query", "accept"), [("", UNUSUAL), ("queues=T", ""), ("queues=T", UNUSUAL)])
+def test_scrapes_that_share_no_text_take_turns(query: str, accept: str) -> None:
+    """Fault: Scrapes in other forms, or of queues, took their snapshots at the same time."""
     busy, together = threading.Semaphore(1), threading.Event()
 
-    def snapshot() -> list[QueueSnapshot]:
-        if not busy.acquire(blocking=False):
+    def wait() -> None:
+        if busy.acquire(blocking=False):
+            together.wait(0.05)  # the others have come
+            busy.release()
+        else:
             together.set()
-            return []
-        together.wait(0.05)  # the others have come
-        busy.release()
-        return []
 
-    collector = NamesrvCollector(lambda: SNAPSHOT)
+    def snapshot() -> NamesrvSnapshot:
+        wait()
+        return SNAPSHOT
+
+    def queues(topics: list[str]) -> QueueCollector:
+        return QueueCollector(lambda: wait() or [])
+
+    def ask(_: int) -> None:
+        address = f"http://127.0.0.1:{endpoint.port}/metrics?{query}"
+        with urllib.request.urlopen(urllib.request.Request(address, headers={"Accept": accept}), timeout=10) as answer:
+            assert answer.status == 200
+
     with (
-        Endpoint(listen("127.0.0.1", 0), collector, queues=lambda topics: QueueCollector(snapshot)) as endpoint,
+        Endpoint(listen("127.0.0.1", 0), NamesrvCollector(snapshot), queues=queues) as endpoint,
         ThreadPoolExecutor(4) as pool,
     ):
-        list(pool.map(lambda topic: ask(endpoint.port, f"queues={topic}", accept), range(4)))
+        list(pool.map(ask, range(4)))
     assert not together.is_set()
 
 
