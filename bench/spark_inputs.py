@@ -57,7 +57,7 @@ def stopped_stores(directory: Path, messages: int) -> Iterator[dict[str, Path]]:
 
 
 def start_spark(workers: int) -> SparkSession:
-    started = session(f"local[{workers}]", name="rocketpy-bench", config=OF_SESSION)
+    started = session(f"local[{workers}]", name="rocketpy-bench", config=OF_SESSION, advises=False)
     for source in (FloorSource, ResentSource):
         started.dataSource.register(source)
     return started

@@ -32,7 +32,7 @@ up; `topic` modules are of the first source, `store` modules of the second:
 
 from __future__ import annotations
 
-from .advice import explain
+from .advice import advise, explain
 from .session import read, reason_of, register, session
 
-__all__ = ["explain", "read", "reason_of", "register", "session"]
+__all__ = ["advise", "explain", "read", "reason_of", "register", "session"]

@@ -2,23 +2,26 @@
 
 Spark offers Python sources no pruning of columns, in any version. It offers them filters (`pushFilters`), but up to 4.3
 keeps what a source has pushed for later queries of the same DataFrame, which then lack rows. So the sources take
-neither; both are chosen by options, and this module names those, by the text of a query's plan.
+neither; both are chosen by options, and this module names those, by the text of a query's plan: `explain` before a
+query, `advise` in the log after each query of a session, as Spark tells its own listeners of the plan.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import datetime
 import io
+import logging
 import re
 import zoneinfo
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 TABLE = re.compile(r"RelationV2\[(?P<columns>[^\]]*)\] (?P<source>rocketmq(?:_store)?)\b")
 STREAM = re.compile(
@@ -26,11 +29,17 @@ STREAM = re.compile(
 )
 INDENT = " :|+-"
 ATTRIBUTE = re.compile(r"(\w+)#(\d+)")
-COMPARISON = re.compile(r"\((\w+)#\d+L? (=|>=|>|<=|<) ([^()]+)\)")
-MEMBERSHIP = re.compile(r"\b(\w+)#\d+L? IN \(([^()]+)\)")
+COMPARISON = re.compile(r"\((\w+)#\d+L? (=|>=|>|<=|<) ([^()#]+)\)")  # with a value, not with another column
+MEMBERSHIP = re.compile(r"\b(\w+)#\d+L? IN \(([^()#]+)\)")
 PASSES_ALL = ("Filter", "Sort", "GlobalLimit", "LocalLimit", "Sample", "Repartition", "RepartitionByExpression")
 NAMES_ONLY = ("SubqueryAlias ", "View ")
+READS_NOTHING = ("CreateViewCommand",)
 MAX_TOLD = "more fields"  # of a list that Spark cuts short
+LINES_MAX = 100  # of a session: the values of its queries may be others each time
+LISTENER = "_rocketpy_advises"  # attribute of a session
+BUS_EMPTY_MS = 5000
+
+logger = logging.getLogger(__name__)
 
 
 @attrs.frozen
@@ -46,6 +55,53 @@ def explain(frame: DataFrame) -> None:
     frame.explain()
     for line in advice(frame):
         print(f"rocketpy: {line}")
+
+
+def advise(spark: SparkSession) -> SparkSession:
+    """Log after each query of a session the options that would have saved work: each line once. Not by Spark Connect,
+    whose plans are in the server, and not of streams."""
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    if not hasattr(spark, LISTENER):
+        ensure_callback_server_started(spark.sparkContext._gateway)
+        listener = PlanListener()
+        setattr(spark, LISTENER, listener)
+        spark._jsparkSession.listenerManager().register(listener)
+        atexit.register(_wait_for_listeners, spark)
+    return spark
+
+
+class PlanListener:
+    """A listener of Spark's JVM, which calls it in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+
+    def onSuccess(self, action: str, execution: Any, duration_ns: int) -> None:
+        plan = execution.optimizedPlan().toString()
+        zone = execution.sparkSession().conf().get("spark.sql.session.timeZone")
+        for line in advice_of(plan, zone):
+            if line not in self._told and len(self._told) < LINES_MAX:
+                self._told.add(line)
+                logger.warning("query %s would read less: %s", action, line)
+
+    def onFailure(self, action: str, execution: Any, error: Any) -> None:
+        """A query that failed has an error to tell."""
+
+    class Java:
+        """What py4j asks for."""
+
+        implements: ClassVar = ["org.apache.spark.sql.util.QueryExecutionListener"]
+
+
+def _wait_for_listeners(spark: SparkSession) -> None:
+    """Let the JVM finish its calls before this process ends: it would log that one has failed."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j has no types
+
+    context = spark.sparkContext._jsc
+    if context is not None:  # of a stopped one nothing waits
+        with contextlib.suppress(Py4JError, OSError):
+            context.sc().listenerBus().waitUntilEmpty(BUS_EMPTY_MS)
 
 
 def advice(frame: DataFrame) -> list[str]:
@@ -71,6 +127,8 @@ def advice_of(plan: str, zone: str) -> Iterator[str]:
         zone: the time zone in which the plan writes times.
     """
     lines = [_line(text) for text in plan.splitlines() if text.strip()]
+    if lines and lines[0].text.startswith(READS_NOTHING):
+        return
     lines = [line for line in lines if not line.text.startswith(NAMES_ONLY)]
     for at, line in enumerate(lines):
         match = TABLE.match(line.text) or STREAM.match(line.text)
@@ -113,9 +171,11 @@ def _of_filter(text: str, source: str, zone: str) -> Iterator[str]:
     found = [(name, sign, [value]) for name, sign, value in COMPARISON.findall(text)]
     found += [(name, "=", values.split(",")) for name, values in MEMBERSHIP.findall(text)]
     for name, sign, values in found:
-        option = (
-            _of_store(name, sign, values, zone) if source == "rocketmq_store" else _of_topics(name, sign, values, zone)
-        )
+        of_source = _of_store if source == "rocketmq_store" else _of_topics
+        try:
+            option = of_source(name, sign, values, zone)
+        except (ValueError, zoneinfo.ZoneInfoNotFoundError):  # a year that Python does not have; a zone like +01:00
+            continue
         if option:
             yield f"{source} reads rows without {name} {sign} {','.join(values)}, too: set the option {option}"
 
@@ -145,7 +205,11 @@ def _of_store(name: str, sign: str, values: list[str], zone: str) -> str:
 
 
 def _bound_ms(text: str, sign: str, zone: str) -> int:
-    """Return the option's value: starts are inclusive, ends are exclusive. Store times have whole milliseconds."""
+    """Return the option's value: starts are inclusive, ends are exclusive. Store times have whole milliseconds.
+
+    Raises:
+        ValueError: not a time of the years 1 to 9999. ZoneInfoNotFoundError: not the name of a zone.
+    """
     time = datetime.datetime.fromisoformat(text).replace(tzinfo=zoneinfo.ZoneInfo(zone))
     micros = (time - datetime.datetime.fromtimestamp(0, datetime.UTC)) // datetime.timedelta(microseconds=1)
     return micros // 1000 + 1 if sign in (">", "<=") else -(-micros // 1000)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rocketpy.errors import ConfigError
 
+from .advice import advise
 from .worker import DAEMON
 
 if TYPE_CHECKING:
@@ -48,7 +49,11 @@ def register(spark: SparkSession) -> SparkSession:
 
 
 def session(
-    master: str | None = LOCAL, *, name: str = "rocketpy", config: Mapping[str, str] | None = None
+    master: str | None = LOCAL,
+    *,
+    name: str = "rocketpy",
+    config: Mapping[str, str] | None = None,
+    advises: bool = True,
 ) -> SparkSession:
     """A session for the sources: this interpreter for the workers, no UI, UTC, and sockets without TCP's delays.
 
@@ -56,6 +61,7 @@ def session(
         master: `local[2,3]` (two cores, three tries for each task), `spark://host:7077`; None: what spark-submit has
             set, otherwise LOCAL.
         config: settings of Spark, over those made here.
+        advises: log the options that would have saved a query work (`advise`).
     Raises:
         ConfigError: there is no Java 17, or PySpark is too old.
     """
@@ -83,7 +89,8 @@ def session(
         builder = builder.master(master)
     for key, value in {**settings, **(config or {})}.items():
         builder = builder.config(key, value)
-    return register(builder.getOrCreate())
+    started = register(builder.getOrCreate())
+    return advise(started) if advises else started
 
 
 def read(

@@ -13,9 +13,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql.datasource import DataSource, DataSourceReader, EqualTo, Filter, InputPartition
 
 import rocketpy.spark
-from rocketpy.spark.advice import advice, advice_of
+from rocketpy.spark.advice import LISTENER, advice, advice_of, advise
 from tests.spark.test_segments import make_store
 
+DEADLINE_MS = 60_000
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 TOPICS = """\
 Project [body#8]
@@ -44,8 +45,20 @@ def test_options_of_topics() -> None:
         "rocketmq reads rows without tags = a,b, too: set the option subExpression=a || b",
     ]
     assert "startingTimestamp=1767222000001" in " ".join(advice_of(TOPICS, "Europe/Berlin"))
+    assert "ingTimestamp=" not in " ".join(advice_of(TOPICS, "+01:00")), "Python has no zone of this name"
     either = TOPICS.replace(") AND (storeTimestamp", ") OR (storeTimestamp")
     assert len(list(advice_of(either, "UTC"))) == 1, "a part of a condition with OR saves nothing"
+
+
+def test_conditions_that_no_option_has() -> None:
+    """Fault: A condition that compares a store time with another column ended explain with a ValueError."""
+    for condition in (
+        "(storeTimestamp#10 >= bornTimestamp#9)",
+        "(queueOffset#3L > physicalOffset#4L)",
+        "(storeTimestamp#10 >= +12026-01-01 00:00:00)",
+    ):
+        plan = f"Filter {condition}\n+- RelationV2[queueOffset#3L, storeTimestamp#10] rocketmq\n"
+        assert list(advice_of(plan, "UTC")) == []
 
 
 def test_real_plans(store: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -74,6 +87,35 @@ def test_a_stream(spark: Any, tmp_path: Path) -> None:
     ]
     assert advice(stream.where("queueId = 1").select("body")) == expected
     assert advice(spark.sql("SELECT body FROM {source} WHERE queueId = 1", source=stream)) == expected
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [one.getMessage() for one in caplog.records if one.name == "rocketpy.spark.advice"]
+
+
+def test_the_log_has_each_option_once(
+    spark: Any, store: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of queries that nobody explains, also in SQL; not of views, which read nothing.
+    Fault: A query that read more than it used was not told of unless its user called explain."""
+    assert advise(spark) is spark, "the fixture's session does so already"
+    bus = spark.sparkContext._jsc.sc().listenerBus()
+    bus.waitUntilEmpty(DEADLINE_MS)
+    caplog.clear()
+    monkeypatch.setattr(getattr(spark, LISTENER), "_told", set())
+    for _ in range(2):
+        store.where("queueId = 1").count()
+    store.createOrReplaceTempView("advised")
+    spark.sql("SELECT sum(queueOffset) FROM advised").write.parquet(str(tmp_path / "out"))
+    store.count()
+    bus.waitUntilEmpty(DEADLINE_MS)
+    less = "would read less: rocketmq_store reads"
+    assert told(caplog) == [
+        f"query count {less} 11 columns for 1: set the option columns=queueId",
+        f"query count {less} rows without queueId = 1, too: set the option queueIds=1",
+        f"query command {less} 11 columns for 1: set the option columns=queueOffset",
+        f"query count {less} 11 columns for 0: set the option columns=queueId",
+    ]
 
 
 class Filtering(DataSource):

@@ -33,6 +33,7 @@ from rocketpy.spark.stored_queue import StoredQueue
 from rocketpy.spark.topic_options import TopicOptions
 from rocketpy.store.formats.unit import CQ_UNIT
 from rocketpy.transport.blocking_connection import BlockingConnection
+from tests.spark.test_advice import PUSHDOWN
 from tests.spark.times import check_times
 from tests.support.broker import RunningBroker, running_broker
 from tests.support.readers import readable
@@ -385,6 +386,23 @@ def test_a_table_and_a_stream_with_a_store_path(
     send(producer, "Shared", 300, 50)
     stream(spark, broker, tmp_path, topic="Shared", storePath=path)
     assert written(spark, tmp_path) == list(range(350))
+
+
+@pytest.mark.parametrize(("is_pushed", "counts"), [("false", [40, 40, 40]), ("true", [40, 80, 80])])
+def test_actions_of_a_frame_read_the_same_offsets(
+    spark: Any, broker: RunningBroker, producer: Producer, is_pushed: str, counts: list[int]
+) -> None:
+    """Unless Spark may push filters: then it plans each query with a condition anew, and keeps that plan."""
+    topic = f"Snapshot-{is_pushed}"
+    send(producer, topic, 0, 40)
+    frame = load(spark, broker, topic=topic, columns="min")
+    assert frame.count() == 40
+    send(producer, topic, 40, 40)
+    spark.conf.set(PUSHDOWN, is_pushed)
+    try:
+        assert [frame.count(), frame.where("queueId >= 0").count(), frame.count()] == counts
+    finally:
+        spark.conf.unset(PUSHDOWN)
 
 
 def test_a_failed_task_is_tried_again(spark: Any, broker: RunningBroker, producer: Producer) -> None:

@@ -70,7 +70,7 @@ def job_session(
     from rocketpy.spark.session import session
 
     ours = {"spark.ui.showConsoleProgress": str(has_bar and sys.stderr.isatty()).lower(), "spark.log.level": "ERROR"}
-    spark = session(master, name="rocketpy pipeline", config=ours | dict(config or {}))
+    spark = session(master, name="rocketpy pipeline", config=ours | dict(config or {}), advises=False)
     try:
         yield spark
     except (KeyboardInterrupt, SystemExit):  # a signal, in the middle of a talk with the JVM: it ends with this process
