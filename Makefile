@@ -137,7 +137,7 @@ test-gallery: $(VENV)/.delta  ## the examples of docs/use/examples/spark (Java 1
 	@sh deploy/java_17.sh
 	$(PYTEST) --numprocesses 0 tests/spark/test_gallery.py tests/spark/test_page_runs.py
 
-test-spark-cluster: $(VENV)/.delta  ## a standalone cluster of Spark whose worker is killed, and Spark Connect (Java 17)
+test-spark-cluster: $(VENV)/.delta  ## a standalone cluster of Spark whose worker is killed, YARN, and Spark Connect (Java 17; Maven for YARN)
 	@sh deploy/java_17.sh
 	@$(INSTALL) --quiet "pyspark[connect]>=4.2,<4.4" "pandas<3"
 	$(PYTEST) --numprocesses 0 tests/spark_cluster

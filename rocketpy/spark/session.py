@@ -29,8 +29,11 @@ one writes the same files under the same names, and moves them into place as ato
 93 ms with the default and 41 ms with this one (two cores, load 10). It has this name from Spark 4.1 on."""
 REGISTERED = "_rocketpy_is_registered"  # attribute of a session
 LOCAL = "local[*,3]"  # all cores; a task is tried three times, which `local[*]` does not do
+SOCKETS = "/tmp"  # on every node
 OURS = re.compile(r"^(?:.*\s)?rocketpy\.[\w.]+: (.+)$", re.MULTILINE)
-RAISED = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t]+.*\n)+(\S.*)$", re.MULTILINE)
+RAISED = re.compile(
+    r"(^[ \t]*|(?<=: ))Traceback \(most recent call last\):\n(?:\1[ \t]+.*\n)+\1(\S.*)$", re.MULTILINE
+)  # Spark indents that of a worker that has not started
 CAUSED = re.compile(r"^(?:Caused by)?: [\w.$]+: (.+)$", re.MULTILINE)  # in the text of Py4JJavaError
 
 
@@ -74,6 +77,8 @@ def session(
 
     settings = {
         "spark.python.unix.domain.socket.enabled": "true",
+        # Spark's default is the directory of the executor: in a container of YARN too long for the path of a socket.
+        "spark.python.unix.domain.socket.dir": SOCKETS,
         "spark.ui.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
     }
@@ -140,5 +145,5 @@ def reason_of(error: Exception) -> str:
     text = str(error)
     if ours := OURS.findall(text):
         return str(ours[-1])
-    causes = RAISED.findall(text) or CAUSED.findall(text)
+    causes = [raised for _, raised in RAISED.findall(text)] or CAUSED.findall(text)
     return str(causes[-1]) if causes else text.strip().split("\n")[0]

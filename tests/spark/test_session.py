@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from textwrap import indent
 from typing import TYPE_CHECKING
 
 import pyspark
@@ -78,6 +79,9 @@ def test_the_reason_of_an_error_is_its_last_line() -> None:
     assert reason_of(Exception(chained)) == "KeyError: 'b'"
     assert reason_of(Exception(f"{head}{trace}rocketpy.errors.ConfigError: topic: is empty\n")) == "topic: is empty"
     assert reason_of(Exception(f"{head}rocketpy.errors.ConfigError: topic: is empty\n")) == "topic: is empty"
+    said = indent(f"{trace}OSError: path too long\n", "  ")
+    worker = f"a.B: \nError from python worker:\n{said}PYTHONPATH was:\n  /x\n"
+    assert reason_of(Exception(worker)) == "OSError: path too long"
     java = "An error occurred while calling o1.x.\n: a.B: aborted\n\tat c.d\nCaused by: a.E: is lost\nCaused by: a.F\n"
     assert reason_of(Exception(java)) == "is lost"
     assert reason_of(Exception("[TABLE_NOT_FOUND] no table\nmore")) == "[TABLE_NOT_FOUND] no table"
