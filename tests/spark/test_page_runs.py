@@ -31,9 +31,7 @@ pytestmark = pytest.mark.gallery
 COMMAND_S = 240.0
 WARM_UP_S = 15.0  # of a command that runs until it is stopped
 MESSAGES = 400
-ELSEWHERE = re.compile(
-    r"s3://|pipeline demo"
-)  # a local S3 and a catalog: test_object_stores.py; the demo: test_demo.py
+ELSEWHERE = re.compile(r"s3://|pipeline demo")  # a local S3: test_archive_tables.py; the demo: test_demo_job.py
 UNTIL_STOPPED = re.compile(r"--continuous")
 OF_A_STORE = re.compile(r"/var/lib/rocketpy/store")  # run when the broker has stopped
 
