@@ -20,14 +20,19 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="session")
-def sql(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sql]:
-    """The Spark that ROCKETPY_READER names, which the Makefile has installed in build/."""
+def reader(java: None) -> str:
+    """The version of the Spark that ROCKETPY_READER names, which the Makefile has installed in build/reader-VERSION."""
     version = os.environ.get("ROCKETPY_READER")
     if version is None:
         pytest.skip("no Spark to read tables with: run `make test-tables`")
-    jars, formats = jars_of_spark(version), PACKAGES[line_of(version)]
-    started = Sql(jars, formats, ROOT / f"build/reader-{version}", tmp_path_factory.mktemp("sql"))
-    assert started.version == version
+    return version
+
+
+@pytest.fixture(scope="session")
+def sql(reader: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sql]:
+    jars, formats = jars_of_spark(reader), PACKAGES[line_of(reader)]
+    started = Sql(jars, formats, ROOT / f"build/reader-{reader}", tmp_path_factory.mktemp("sql"))
+    assert started.version == reader
     yield started
     started.stop()
 
