@@ -7,6 +7,7 @@ Run by setup.py (`pip install .`, `setup.py build_ext --inplace`), which compile
 objects.
 """
 
+import sysconfig
 from pathlib import Path
 
 from cffi import FFI
@@ -82,6 +83,10 @@ struct statx_timestamp { int64_t tv_sec; uint32_t tv_nsec; ...; };
 struct statx { uint32_t stx_mask; struct statx_timestamp stx_btime; ...; };
 int statx(int dirfd, const char *path, int flags, unsigned int mask, struct statx *found);
 """
+# Part of the glue, as C tests have no interpreter. The wheel is for 3.11 and later; cffi would hide what is not in 3.2.
+PYTHON_HEADER = "python/immortal.h"
+PYTHON = "void rp_python_make_immortal(uintptr_t objects, uintptr_t kinds, uintptr_t code);"
+HAS_STABLE_ABI = not (sysconfig.get_config_var("Py_GIL_DISABLED") or sysconfig.get_config_var("Py_DEBUG"))
 
 
 def declarations(header: str) -> str:
@@ -90,13 +95,15 @@ def declarations(header: str) -> str:
 
 
 ffi = FFI()
-ffi.cdef(LIBC)
+ffi.cdef(LIBC + PYTHON)
 for name in HEADERS:
     ffi.cdef(declarations(name))
 ffi.set_source(
     "rocketpy.native._rocketpy",
-    LIBC_HEADERS + "".join(f'#include "{name}"\n' for name in HEADERS),
+    LIBC_HEADERS + "".join(f'#include "{name}"\n' for name in [*HEADERS, PYTHON_HEADER]),
     include_dirs=[str(CSRC)],
+    depends=[str(CSRC / PYTHON_HEADER)],
+    define_macros=[("Py_LIMITED_API", "0x030B0000")] if HAS_STABLE_ABI else [],
     extra_compile_args=GLUE_FLAGS,
     libraries=["pthread"],
 )

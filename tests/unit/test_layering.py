@@ -102,6 +102,7 @@ C_ROOMS = (
     "replication",
     *("workers/shared", "workers/codec", "workers/selector", "workers/send", "workers/pull"),
     "arrow",
+    "python",
 )
 TOP = {"cli", "__main__"}  # may import all, is imported by none
 GROUND_ALLOWED: dict[str, set[str]] = {
