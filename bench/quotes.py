@@ -214,7 +214,9 @@ QUOTES = (
         "idle with everything on, MiB",
         "≤60",
         Cell("idle.md", ("the same: memory (PSS)",), "value", lambda mib: f"{mib:g}"),
-        remark=": workers of Python 3.11 copy pages when they count references",
+        remark=": workers of Python 3.11 copy pages when they count references; "
+        "[{} under Python 3.13](../../bench/results/idle-python-313.md)",
+        more=(Cell("idle-python-313.md", ("the same: memory (PSS)",), "value", lambda mib: f"{mib:g}"),),
     ),
     missed(
         "import of a consumer, ms",
