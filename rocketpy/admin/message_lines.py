@@ -55,8 +55,11 @@ async def read_lines(file: str) -> AsyncGenerator[bytes, None]:
 
 def _read_some(source: int) -> bytes | None:
     """Return what there is to read; nothing at the end of the file; None: nothing came within a moment."""
-    if sys.platform != "win32" and not select.select([source], [], [], LOOK_S)[0]:
-        return None
+    if sys.platform != "win32":
+        poller = select.poll()  # `select` takes no descriptor from 1024 on, `epoll` no file
+        poller.register(source, select.POLLIN)
+        if not poller.poll(LOOK_S * 1000):
+            return None
     return os.read(source, CHUNK_BYTES)
 
 

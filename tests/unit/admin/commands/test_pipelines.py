@@ -1,5 +1,6 @@
 """consumeMessage and sendMessage in pipelines: what goes through them, how they go on, and how they end."""
 
+import fcntl
 import json
 import os
 import re
@@ -217,6 +218,17 @@ def test_an_idle_input_keeps_the_loop_alive(monkeypatch: pytest.MonkeyPatch) -> 
     os.close(target)
     assert message_lines._read_some(source) == b""
     os.close(source)
+
+
+def test_input_is_read_from_a_descriptor_that_select_does_not_take() -> None:
+    source, target = os.pipe()
+    high = fcntl.fcntl(source, fcntl.F_DUPFD_CLOEXEC, 1100)
+    try:
+        os.write(target, b"a")
+        assert message_lines._read_some(high) == b"a"
+    finally:
+        for descriptor in (source, target, high):
+            os.close(descriptor)
 
 
 def test_the_place_is_written_once_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
