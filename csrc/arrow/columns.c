@@ -19,7 +19,7 @@ typedef struct rp_text_out {
 } rp_text_out;
 
 /* As memcpy; names, values and ids are short, and a call takes longer than their bytes. */
-static void rp_copy_text(uint8_t *target, const uint8_t *source, uint64_t size) {
+static void copy_text(uint8_t *target, const uint8_t *source, uint64_t size) {
     if (size > 32) {
         memcpy(target, source, size);
     } else if (size >= 16) {
@@ -36,15 +36,15 @@ static void rp_copy_text(uint8_t *target, const uint8_t *source, uint64_t size) 
     }
 }
 
-static int rp_text_out_put(rp_text_out *out, const uint8_t *text, uint64_t size) {
+static int text_out_put(rp_text_out *out, const uint8_t *text, uint64_t size) {
     if (size > out->room - out->size) return 0;
-    rp_copy_text(out->data + out->size, text, size);
+    copy_text(out->data + out->size, text, size);
     out->size += size;
     return 1;
 }
 
-/* As rp_text_out_put, with U+FFFD in the place of what is not UTF-8. */
-static int rp_text_out_repair(rp_text_out *out, const uint8_t *text, uint64_t size) {
+/* As text_out_put, with U+FFFD in the place of what is not UTF-8. */
+static int text_out_repair(rp_text_out *out, const uint8_t *text, uint64_t size) {
     const uint8_t *end = text + size;
     while (text < end) {
         uint32_t used;
@@ -259,9 +259,9 @@ rp_status rp_column_texts(rp_column column, const rp_row *rows, uint32_t count, 
             clear_bit(valid, i);
             ++*nulls;
         } else if (is_repaired) {
-            is_put = rp_text_out_repair(&out, text.at, text.size);
+            is_put = text_out_repair(&out, text.at, text.size);
         } else {
-            is_put = rp_text_out_put(&out, text.at, text.size);
+            is_put = text_out_put(&out, text.at, text.size);
         }
         if (!is_put) return RP_TOO_LARGE;
         offsets[i + 1] = (int32_t)out.size;
@@ -378,7 +378,7 @@ void rp_column_pairs_room(const rp_row *rows, uint32_t count, rp_pairs_room *roo
 }
 
 static inline int put(rp_text_out *out, const uint8_t *text, uint64_t size, int is_malformed) {
-    return is_malformed ? rp_text_out_repair(out, text, size) : rp_text_out_put(out, text, size);
+    return is_malformed ? text_out_repair(out, text, size) : text_out_put(out, text, size);
 }
 
 rp_status rp_column_pairs(const rp_row *rows, uint32_t count, const rp_pairs_room *room, int32_t *offsets,

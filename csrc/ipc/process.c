@@ -68,7 +68,7 @@ enum { SHORT_SLICE_NS = 100000, BACKGROUND_NICE = 10 };
 /* Ask the kernel to run this thread soon after each wake-up, in short slices (EEVDF; kernels before 6.12 ignore it).
  * For loops that do little per message and pass it on: with the default slice of about 3 ms, a loop in the middle of a
  * batch would keep the others waiting. */
-static void rp_priority_prefer_latency(void) {
+static void prefer_latency(void) {
     struct sched_attr attributes = {.size = sizeof attributes};
     if (syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) < 0) return;
     attributes.sched_runtime = SHORT_SLICE_NS;
@@ -80,7 +80,7 @@ void rp_process_begin(const rp_process_identity *identity, int32_t parent) {
     leave_signals_to_supervisor(identity);
     close_all_but(identity->keep, identity->keep_count);
     set_title(identity);
-    if (identity->prefers_latency) rp_priority_prefer_latency();
+    if (identity->prefers_latency) prefer_latency();
 }
 
 int32_t rp_process_fork(const rp_process_identity *identity) {

@@ -9,7 +9,7 @@
 typedef struct {
     const int32_t *keep; /* descriptors that stay open beside 0, 1 and 2; ascending */
     uint32_t keep_count;
-    int32_t prefers_latency; /* see rp_priority_prefer_latency */
+    int32_t prefers_latency; /* a short time slice: prefer_latency in process.c */
     int32_t ends_on_sigterm; /* SIGTERM ends it, until it has a handler of its own; 0: it is ignored */
     const char *title;       /* its command line (`ps`) */
     const char *name;        /* its thread's name, at most 15 bytes */

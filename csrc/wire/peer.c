@@ -8,7 +8,7 @@
 static const uint8_t V4_PREFIX[12] = {[10] = 0xFF, [11] = 0xFF};
 
 /* An IPv6 peer; an IPv4-mapped address (::ffff:a.b.c.d) becomes IPv4. */
-static rp_host rp_peer_v6(const uint8_t address[16], uint16_t port) {
+static rp_host peer_v6(const uint8_t address[16], uint16_t port) {
     rp_host host = {.family = 6, .port = port};
 
     if (memcmp(address, V4_PREFIX, sizeof V4_PREFIX) == 0) {
@@ -32,7 +32,7 @@ rp_host rp_peer_of_socket(int fd) {
         host.port = ntohs(v4->sin_port);
     } else if (address.ss_family == AF_INET6) {
         const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&address;
-        host = rp_peer_v6(v6->sin6_addr.s6_addr, ntohs(v6->sin6_port));
+        host = peer_v6(v6->sin6_addr.s6_addr, ntohs(v6->sin6_port));
     }
     return host;
 }
@@ -105,7 +105,7 @@ static rp_status parse_addresses(int family, char *text, rp_proxy_header *header
     if (port < 0 || port_of(fields[3]) < 0) return RP_INVALID;
     header->kind = RP_PROXY_PEER;
     if (family == AF_INET6) {
-        header->peer = rp_peer_v6(source, (uint16_t)port);
+        header->peer = peer_v6(source, (uint16_t)port);
     } else {
         memcpy(header->peer.address, source, 4);
         header->peer.port = (uint16_t)port;
@@ -158,7 +158,7 @@ static rp_status take_addresses(const uint8_t *data, uint32_t size, int family, 
     if (protocol != STREAM || family == NONE || family == UNIX) return RP_OK; /* unknown */
     header->kind = RP_PROXY_PEER;
     if (family == V6) {
-        header->peer = rp_peer_v6(data, (uint16_t)(data[32] << 8 | data[33]));
+        header->peer = peer_v6(data, (uint16_t)(data[32] << 8 | data[33]));
     } else {
         memcpy(header->peer.address, data, 4);
         header->peer.port = (uint16_t)(data[8] << 8 | data[9]);

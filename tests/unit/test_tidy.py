@@ -268,6 +268,19 @@ def test_c_files_open_with_their_purpose() -> None:
     )
 
 
+def test_names_of_one_c_file_have_no_prefix() -> None:
+    """A reader looks for `rp_` names in headers."""
+    hold(
+        (
+            f"{name_of(path)}: {name}"
+            for path in c_files()
+            if path.suffix == ".c"
+            for name in re.findall(r"^static (?!inline)[^;={(]*?\b(rp_\w+)\(", text_of(path), re.MULTILINE)
+        ),
+        "take `rp_` from the name of a static function",
+    )
+
+
 def test_fences_say_what_they_order() -> None:
     """A fence whose purpose is not written down cannot be checked, and nobody dares to remove it."""
     fences = [

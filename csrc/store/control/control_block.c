@@ -99,8 +99,7 @@ static int name_is(const rp_control_block *block, uint32_t topic, const uint8_t 
 }
 
 /* The slot of (name, queue id), or the free slot for it; and likewise of a topic. */
-static uint32_t *rp_control_queue_slot(const rp_control_block *block, const uint8_t *name, uint32_t size,
-                                       uint32_t queue_id) {
+static uint32_t *queue_slot(const rp_control_block *block, const uint8_t *name, uint32_t size, uint32_t queue_id) {
     uint32_t *slots = queue_slots(block);
     for (uint64_t at = hash_name(name, size, seed_of(block) + queue_id);; at++) {
         uint32_t *slot = &slots[at & (QUEUE_SLOTS - 1)], value = rp_load_acquire32(slot);
@@ -110,7 +109,7 @@ static uint32_t *rp_control_queue_slot(const rp_control_block *block, const uint
     }
 }
 
-static uint32_t *rp_control_topic_slot(const rp_control_block *block, const uint8_t *name, uint32_t size) {
+static uint32_t *topic_slot(const rp_control_block *block, const uint8_t *name, uint32_t size) {
     uint32_t *slots = topic_slots(block);
     for (uint64_t at = hash_name(name, size, seed_of(block));; at++) {
         uint32_t *slot = &slots[at & (TOPIC_SLOTS - 1)], value = rp_load_acquire32(slot);
@@ -120,15 +119,14 @@ static uint32_t *rp_control_topic_slot(const rp_control_block *block, const uint
 
 rp_queue *rp_control_find(rp_control_block *block, const uint8_t *topic, uint32_t topic_size, uint32_t queue_id) {
     if (!topic_size || topic_size > RP_CONTROL_TOPIC_ENTRY - 1) return NULL;
-    uint32_t value = rp_load_acquire32(rp_control_queue_slot(block, topic, topic_size, queue_id));
+    uint32_t value = rp_load_acquire32(queue_slot(block, topic, topic_size, queue_id));
     return value ? queue_at(block, value - 1) : NULL;
 }
 
 uint32_t rp_control_next_of_topic(rp_control_block *block, const uint8_t *topic, uint32_t topic_size, uint32_t from) {
     uint32_t count = rp_load_acquire32(&rp_control_header(block)->queue_count);
-    uint32_t value = topic_size && topic_size < RP_CONTROL_TOPIC_ENTRY
-                         ? rp_load_acquire32(rp_control_topic_slot(block, topic, topic_size))
-                         : 0;
+    uint32_t value =
+        topic_size && topic_size < RP_CONTROL_TOPIC_ENTRY ? rp_load_acquire32(topic_slot(block, topic, topic_size)) : 0;
     if (!value) return count;
     while (from < count && queue_at(block, from)->topic != value - 1) from++;
     return from;
@@ -148,42 +146,42 @@ void rp_control_sum_topics(rp_control_block *block, uint32_t *used, uint8_t *del
 
 /* Reserve blocks for [offset, offset + size) of the file. 0, or -1 with errno; file systems without fallocate stay
  * sparse. */
-static int rp_control_reserve(int fd, uint64_t offset, uint64_t size) {
+static int reserve(int fd, uint64_t offset, uint64_t size) {
     if (fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)size) == 0) return 0;
     return errno == EOPNOTSUPP || errno == ENOSYS ? 0 : -1;
 }
 
-/* rp_control_reserve for the `index`-th entry of a table, once per RESERVE_STEP. Opens by path: workers keep no
+/* Reserve RESERVE_STEP entries of a table where the `index`-th begins a step. Opens by path: workers keep no
  * descriptor. */
 static int reserve_entry(rp_control_block *block, uint64_t table, uint32_t index, uint64_t entry_size) {
     if (index % RESERVE_STEP) return 0;
     int fd = open(block->path, O_RDWR | O_CLOEXEC);
     if (fd < 0) return -1;
-    int result = rp_control_reserve(fd, table + index * entry_size, RESERVE_STEP * entry_size), error = errno;
+    int result = reserve(fd, table + index * entry_size, RESERVE_STEP * entry_size), error = errno;
     close(fd);
     errno = error;
     return result;
 }
 
 /* Store the slots of the newest topic and queue if a process died while it added them. */
-static void rp_control_show_newest(rp_control_block *block) {
+static void show_newest(rp_control_block *block) {
     rp_control *control = rp_control_header(block);
     if (control->topic_count) {
         const uint8_t *entry = topic_at(block, control->topic_count - 1);
-        uint32_t *slot = rp_control_topic_slot(block, entry + 1, entry[0]);
+        uint32_t *slot = topic_slot(block, entry + 1, entry[0]);
         if (!*slot) rp_store_release32(slot, control->topic_count);
     }
     if (control->queue_count) {
         const rp_queue *queue = queue_at(block, control->queue_count - 1);
         const uint8_t *entry = topic_at(block, queue->topic);
-        uint32_t *slot = rp_control_queue_slot(block, entry + 1, entry[0], queue->queue_id);
+        uint32_t *slot = queue_slot(block, entry + 1, entry[0], queue->queue_id);
         if (!*slot) rp_store_release32(slot, control->queue_count);
     }
 }
 
 static int add_topic(rp_control_block *block, const uint8_t *name, uint32_t size, uint32_t *topic) {
     rp_control *control = rp_control_header(block);
-    uint32_t *slot = rp_control_topic_slot(block, name, size), index = control->topic_count;
+    uint32_t *slot = topic_slot(block, name, size), index = control->topic_count;
     if (*slot) {
         *topic = *slot - 1;
         return 0;
@@ -206,7 +204,7 @@ static int add_topic(rp_control_block *block, const uint8_t *name, uint32_t size
 
 static rp_queue *add_queue(rp_control_block *block, const uint8_t *name, uint32_t size, uint32_t queue_id) {
     rp_control *control = rp_control_header(block);
-    uint32_t *slot = rp_control_queue_slot(block, name, size, queue_id), index = control->queue_count, topic;
+    uint32_t *slot = queue_slot(block, name, size, queue_id), index = control->queue_count, topic;
     if (*slot) {
         rp_queue *queue = queue_at(block, *slot - 1);
         rp_store_release32(&queue->state, RP_QUEUE_LIVE);
@@ -246,7 +244,7 @@ rp_queue *rp_control_add(rp_control_block *block, const uint8_t *topic, uint32_t
     int locked = pthread_mutex_lock(adders(block));
     if (locked == EOWNERDEAD) {
         pthread_mutex_consistent(adders(block));
-        rp_control_show_newest(block);
+        show_newest(block);
     } else if (locked) {
         errno = locked;
         return NULL;
@@ -309,10 +307,7 @@ static int format_file(int fd) {
     RP_CRASH_POINT("control.format");
     if (ftruncate(fd, 0) < 0 || ftruncate(fd, (off_t)FILE_SIZE) < 0) return -1;
     RP_CRASH_POINT("control.formatted");
-    return rp_control_reserve(fd, 0, RP_CONTROL_QUEUES_AT) < 0 ||
-                   rp_control_reserve(fd, SLOTS_AT, FILE_SIZE - SLOTS_AT) < 0
-               ? -1
-               : 0;
+    return reserve(fd, 0, RP_CONTROL_QUEUES_AT) < 0 || reserve(fd, SLOTS_AT, FILE_SIZE - SLOTS_AT) < 0 ? -1 : 0;
 }
 
 static int init_adders(rp_control_block *block) {
@@ -381,12 +376,12 @@ static int tables_are_sound(rp_control_block *block, int fd) {
         if (queue->topic >= control->topic_count || queue->queue_id > INT32_MAX) return 0;
         if (queue->state != RP_QUEUE_LIVE && queue->state != RP_QUEUE_DELETED) return 0;
     }
-    rp_control_show_newest(block);
+    show_newest(block);
     for (uint32_t i = 0; i < control->topic_count; i++)
-        if (*rp_control_topic_slot(block, topic_at(block, i) + 1, topic_at(block, i)[0]) != i + 1) return 0;
+        if (*topic_slot(block, topic_at(block, i) + 1, topic_at(block, i)[0]) != i + 1) return 0;
     for (uint32_t i = 0; i < control->queue_count; i++) {
         const uint8_t *name = topic_at(block, queue_at(block, i)->topic);
-        if (*rp_control_queue_slot(block, name + 1, name[0], queue_at(block, i)->queue_id) != i + 1) return 0;
+        if (*queue_slot(block, name + 1, name[0], queue_at(block, i)->queue_id) != i + 1) return 0;
     }
     return 1;
 }
@@ -402,7 +397,7 @@ static int check_tables(rp_control_block *block, int fd) {
     for (uint32_t i = 0; i < control->queue_count; i++)
         if (queue_at(block, i)->topic >= RP_CONTROL_TOPICS_MAX) memset(queue_at(block, i), 0, sizeof(rp_queue));
     if (ftruncate(fd, (off_t)SLOTS_AT) < 0 || ftruncate(fd, (off_t)FILE_SIZE) < 0) return -1;
-    return rp_control_reserve(fd, SLOTS_AT, FILE_SIZE - SLOTS_AT) < 0 ? -1 : 1;
+    return reserve(fd, SLOTS_AT, FILE_SIZE - SLOTS_AT) < 0 ? -1 : 1;
 }
 
 rp_control_block *rp_control_open(const char *path, uint64_t commitlog_file_size) {

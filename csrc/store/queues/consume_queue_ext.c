@@ -42,8 +42,8 @@ int rp_cq_ext_is_address(int64_t field) { return field <= ADDRESS_MAX; }
 
 /* The extension files of all queues. NULL with errno. A process has its large cache elsewhere; this one takes an eighth
  * of the descriptors at the most. */
-static rp_queue_files *rp_ext_open_files(rp_control_block *block, const char *consume_queue_directory,
-                                         uint64_t file_size, int is_writer) {
+static rp_queue_files *open_files(rp_control_block *block, const char *consume_queue_directory, uint64_t file_size,
+                                  int is_writer) {
     char directory[PATH_MAX];
     struct rlimit limit;
     uint32_t files_max = FILES_MAX;
@@ -101,7 +101,7 @@ rp_cq_ext *rp_cq_ext_open(rp_control_block *block, const char *consume_queue_dir
     ext->file_size = file_size;
     ext->block = block;
     ext->last = ext->views;
-    ext->files = rp_ext_open_files(block, consume_queue_directory, file_size, 0);
+    ext->files = open_files(block, consume_queue_directory, file_size, 0);
     if (ext->files) return ext;
     free(ext);
     return NULL;
@@ -233,7 +233,7 @@ rp_cq_ext_writer *rp_cq_ext_writer_open(rp_control_block *block, const char *con
     writer->units_per_file = consume_queue_file_size / RP_CQ_UNIT_SIZE;
     writer->file_size = file_size;
     writer->queues = rp_cq_reader_open(block, consume_queue_directory, consume_queue_file_size, QUEUE_FILES_MAX);
-    writer->files = rp_ext_open_files(block, consume_queue_directory, file_size, 1);
+    writer->files = open_files(block, consume_queue_directory, file_size, 1);
     /* calloc would clear 24 MiB by hand where memory was freed before, and keep them */
     writer->places = rp_private_create(RP_CONTROL_QUEUES_MAX * sizeof *writer->places);
     if (writer->queues && writer->files && writer->places) return writer;

@@ -47,8 +47,7 @@ static int path_of(char *path, const char *directory, uint64_t name) {
 
 /* "<directory>/<20 digits: name>". Writes `count` sorted timers of numbers below `to`; the file appears complete.
  * RP_OK; RP_NO_SPACE, RP_NO_MEMORY, RP_IO_ERROR with errno. */
-static rp_status rp_timer_run_write(const char *directory, uint64_t name, uint64_t to, const rp_timer *timers,
-                                    uint32_t count) {
+static rp_status run_write(const char *directory, uint64_t name, uint64_t to, const rp_timer *timers, uint32_t count) {
     char path[PATH_MAX];
     rp_new_file file;
     uint64_t size = count * sizeof *timers;
@@ -80,7 +79,7 @@ static rp_status fill(rp_timer_run *run) {
 }
 
 /* Begin again with the first timer of the file. */
-static void rp_timer_run_rewind(rp_timer_run *run) { run->at = run->buffered = run->count = 0; }
+static void run_rewind(rp_timer_run *run) { run->at = run->buffered = run->count = 0; }
 
 static rp_status verify(rp_timer_run *run) {
     struct stat info;
@@ -95,17 +94,17 @@ static rp_status verify(rp_timer_run *run) {
         if ((status = fill(run)) != RP_OK) return status;
         crc = rp_crc32(crc, (const uint8_t *)run->buffer, run->count * sizeof *run->buffer);
     }
-    rp_timer_run_rewind(run);
+    run_rewind(run);
     return crc == run->header.crc ? RP_OK : RP_CORRUPT;
 }
 
-static void rp_timer_run_close(rp_timer_run *run) {
+static void run_close(rp_timer_run *run) {
     rp_close_after(run->fd);
     free(run);
 }
 
 /* Open a run and verify it. RP_OK; RP_CORRUPT; RP_NOT_FOUND; RP_NO_MEMORY, RP_IO_ERROR with errno. */
-static rp_status rp_timer_run_open(const char *directory, uint64_t name, rp_timer_run **opened) {
+static rp_status run_open(const char *directory, uint64_t name, rp_timer_run **opened) {
     char path[PATH_MAX];
     if (path_of(path, directory, name) != 0) return RP_IO_ERROR;
     rp_timer_run *run = calloc(1, sizeof *run);
@@ -117,13 +116,13 @@ static rp_status rp_timer_run_open(const char *directory, uint64_t name, rp_time
         *opened = run;
         return RP_OK;
     }
-    rp_timer_run_close(run);
+    run_close(run);
     return status;
 }
 
 /* The first timer that was not taken; NULL at the end, or if it cannot be read (*status is RP_IO_ERROR then). Valid
  * until the next call. */
-static const rp_timer *rp_timer_run_first(rp_timer_run *run, rp_status *status) {
+static const rp_timer *run_first(rp_timer_run *run, rp_status *status) {
     *status = RP_OK;
     if (run->at == run->header.count) return NULL;
     if (run->at - run->buffered >= run->count && (*status = fill(run)) != RP_OK) return NULL;
@@ -131,7 +130,7 @@ static const rp_timer *rp_timer_run_first(rp_timer_run *run, rp_status *status) 
 }
 
 /* 0, or -1 with errno. */
-static int rp_timer_run_remove(const char *directory, uint64_t name) {
+static int run_remove(const char *directory, uint64_t name) {
     char path[PATH_MAX];
     return path_of(path, directory, name) != 0 ? -1 : unlink(path);
 }
@@ -162,7 +161,7 @@ static rp_status keep(rp_timer_index *index, rp_timer_run *run) {
 static uint64_t count_pending(const rp_timer_index *index, rp_timer_run *run) {
     uint64_t pending = 0;
     rp_status status;
-    for (const rp_timer *timer; (timer = rp_timer_run_first(run, &status)); run->at++)
+    for (const rp_timer *timer; (timer = run_first(run, &status)); run->at++)
         pending += !rp_timer_has_ended(index->marks, timer->number);
     return status == RP_OK ? pending : UINT64_MAX / 2;
 }
@@ -172,17 +171,17 @@ static uint64_t count_pending(const rp_timer_index *index, rp_timer_run *run) {
  */
 static rp_status open_run(rp_timer_index *index, uint64_t name, uint64_t *pending) {
     rp_timer_run *run;
-    rp_status status = rp_timer_run_open(index->directory, name, &run);
-    if (status == RP_CORRUPT) rp_timer_run_remove(index->directory, name);
+    rp_status status = run_open(index->directory, name, &run);
+    if (status == RP_CORRUPT) run_remove(index->directory, name);
     if (status != RP_OK) return status;
     if (run->header.to > rp_timer_marks_header(index->marks)->filed) {
-        rp_timer_run_close(run);
-        return rp_timer_run_remove(index->directory, name) == 0 ? RP_OK : RP_IO_ERROR;
+        run_close(run);
+        return run_remove(index->directory, name) == 0 ? RP_OK : RP_IO_ERROR;
     }
     *pending += count_pending(index, run);
-    rp_timer_run_rewind(run);
+    run_rewind(run);
     if (keep(index, run) == RP_OK) return RP_OK;
-    rp_timer_run_close(run);
+    run_close(run);
     return RP_NO_MEMORY;
 }
 
@@ -223,7 +222,7 @@ rp_status rp_timer_index_open(rp_timer_index *index, const char *path, rp_timer_
 }
 
 void rp_timer_index_close(rp_timer_index *index) {
-    for (uint32_t i = 0; i < index->run_count; i++) rp_timer_run_close(index->runs[i]);
+    for (uint32_t i = 0; i < index->run_count; i++) run_close(index->runs[i]);
     free(index->runs);
     free(index->directory);
     rp_timer_heap_destroy(&index->heap);
@@ -236,8 +235,8 @@ static int is_passed_over(const rp_timer_index *index, uint64_t number) {
 
 static const rp_timer *first_of_run(const rp_timer_index *index, rp_timer_run *run) {
     rp_status status;
-    const rp_timer *timer = rp_timer_run_first(run, &status);
-    for (; timer && is_passed_over(index, timer->number); timer = rp_timer_run_first(run, &status)) run->at++;
+    const rp_timer *timer = run_first(run, &status);
+    for (; timer && is_passed_over(index, timer->number); timer = run_first(run, &status)) run->at++;
     return timer;
 }
 
@@ -270,18 +269,18 @@ static rp_status write_run(rp_timer_index *index, rp_timer *timers, uint32_t cou
     rp_timer_header *header = rp_timer_marks_header(index->marks);
     rp_timer_run *run;
     qsort(timers, count, sizeof *timers, rp_timer_compare);
-    rp_status status = rp_timer_run_write(index->directory, header->next_run, to, timers, count);
+    rp_status status = run_write(index->directory, header->next_run, to, timers, count);
     if (status != RP_OK) return status;
     rp_store_release(&header->next_run, header->next_run + 1);
     uint64_t name = header->next_run - 1;
-    status = rp_timer_run_open(index->directory, name, &run);
+    status = run_open(index->directory, name, &run);
     if (status == RP_OK && keep(index, run) == RP_OK) return RP_OK;
     if (status == RP_OK) {
-        rp_timer_run_close(run);
+        run_close(run);
         status = RP_NO_MEMORY;
     }
     int error = errno;
-    rp_timer_run_remove(index->directory, name); /* the next try writes another file */
+    run_remove(index->directory, name); /* the next try writes another file */
     errno = error;
     return status;
 }
@@ -307,10 +306,10 @@ void rp_timer_index_retire(rp_timer_index *index) {
     for (uint32_t i = index->run_count; i-- > 0;) {
         rp_timer_run *run = index->runs[i];
         if (first_of_run(index, run)) continue;
-        rp_timer_run_rewind(run);
+        run_rewind(run);
         if (count_pending(index, run)) continue;
-        if (rp_timer_run_remove(index->directory, run->name) != 0 && errno != ENOENT) continue;
-        rp_timer_run_close(run);
+        if (run_remove(index->directory, run->name) != 0 && errno != ENOENT) continue;
+        run_close(run);
         index->runs[i] = index->runs[--index->run_count];
     }
 }

@@ -89,7 +89,7 @@ static int look_at(rp_timers *timers, const rp_timer *timer) {
 }
 
 /* One step of the renewal that cleaning has asked for; adds to *done. RP_OK; RP_IO_ERROR with errno. */
-static rp_status rp_timers_renew(rp_timers *timers, uint64_t *done) {
+static rp_status renew(rp_timers *timers, uint64_t *done) {
     uint8_t units[RENEWALS_PER_STEP * RP_CQ_UNIT_SIZE];
     rp_timer_renewal *renewal = &timers->renewal;
     if (renewal->phase == RP_RENEWAL_NONE) begin(timers);
@@ -384,7 +384,7 @@ rp_status rp_timers_step(rp_timers *timers) {
     if (status == RP_OK) status = follow_queue(timers, &done);
     if (status != RP_OK) return status;
     give(timers, &done);
-    if ((status = rp_timers_renew(timers, &done)) != RP_OK) return status;
+    if ((status = renew(timers, &done)) != RP_OK) return status;
     if (done || timers->given_begin < timers->given_end) timers->active_boot_ms = boot_ms;
     if (boot_ms >= timers->kept_boot_ms + HOUSEKEEPING_MS) {
         timers->kept_boot_ms = boot_ms;

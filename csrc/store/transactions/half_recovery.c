@@ -24,7 +24,7 @@
 
 /* 1 if `copy` may be a copy of another half message; *original: its offset in the half queue, if the copy names it,
  * else UINT64_MAX. Clients can write both properties, so the two messages have to be compared. */
-static int rp_half_may_be_copy(const rp_record_view *copy, uint64_t *original) {
+static int may_be_copy(const rp_record_view *copy, uint64_t *original) {
     const uint8_t *value;
     int64_t named;
     uint32_t size = rp_property_find(copy->properties, copy->properties_size, RP_PREPARED_QUEUE_OFFSET, &value);
@@ -42,7 +42,7 @@ static int has_same(const rp_record_view *one, const rp_record_view *other, cons
 }
 
 /* 1 if both are one message of one transaction. */
-static int rp_half_is_same(const rp_record_view *one, const rp_record_view *other) {
+static int is_same_message(const rp_record_view *one, const rp_record_view *other) {
     return one->born_timestamp_ms == other->born_timestamp_ms && one->body_size == other->body_size &&
            one->body_crc == other->body_crc && memcmp(&one->born_host, &other->born_host, sizeof one->born_host) == 0 &&
            has_same(one, other, "UNIQ_KEY") && has_same(one, other, RP_REAL_TOPIC) && has_same(one, other, "PGROUP") &&
@@ -57,15 +57,15 @@ static int rp_half_is_same(const rp_record_view *one, const rp_record_view *othe
  * message's half message may be. So the two messages are compared. */
 
 /* No client can send to the half topic, or write that property. The first message of a log has place 0. */
-static int rp_half_is_renewed(const rp_record_view *record) {
+static int is_renewed(const rp_record_view *record) {
     const uint8_t *value;
     return rp_text_is(record->topic, record->topic_size, RP_HALF_TOPIC) &&
            (record->prepared_transaction_offset != 0 ||
             rp_property_find(record->properties, record->properties_size, RP_FIRST_STORED, &value));
 }
 
-static int rp_half_has_op(const rp_record_view *record) {
-    return (record->sys_flag & RP_TRANSACTION_MASK) == RP_SYS_FLAG_TRANSACTION_COMMIT || rp_half_is_renewed(record);
+static int has_op(const rp_record_view *record) {
+    return (record->sys_flag & RP_TRANSACTION_MASK) == RP_SYS_FLAG_TRANSACTION_COMMIT || is_renewed(record);
 }
 
 /* 1 if `message` was made of `half`. */
@@ -74,7 +74,7 @@ static int is_of(const rp_record_view *message, const rp_record_view *half) {
     if (!rp_text_is(half->topic, half->topic_size, RP_HALF_TOPIC)) return 0;
     uint32_t topic_size = rp_property_find(half->properties, half->properties_size, RP_REAL_TOPIC, &topic),
              key_size = rp_property_find(message->properties, message->properties_size, "UNIQ_KEY", &key);
-    if (!rp_half_is_renewed(message) &&
+    if (!is_renewed(message) &&
         (!topic_size || topic_size != message->topic_size || memcmp(topic, message->topic, topic_size) != 0))
         return 0;
     if (key_size != rp_property_find(half->properties, half->properties_size, "UNIQ_KEY", &half_key)) return 0;
@@ -85,13 +85,13 @@ static int is_of(const rp_record_view *message, const rp_record_view *half) {
 
 /* 1 with the place (*half_phy_offset) and the queue offset of the half message that the record at `phy_offset` was made
  * of; 0: it is no such record, or its half message cannot be read. */
-static int rp_half_of_committed(rp_log_view *log, uint64_t end, uint64_t phy_offset, uint64_t *half_phy_offset,
-                                uint64_t *half_offset) {
+static int half_of_committed(rp_log_view *log, uint64_t end, uint64_t phy_offset, uint64_t *half_phy_offset,
+                             uint64_t *half_offset) {
     rp_record_view message, half;
     int is_found = 0;
     if (!rp_log_view_record(log, phy_offset, end, &message)) return 0;
     uint64_t at = (uint64_t)message.prepared_transaction_offset;
-    if (rp_half_has_op(&message) && at < phy_offset && rp_log_view_record(log, at, end, &half)) {
+    if (has_op(&message) && at < phy_offset && rp_log_view_record(log, at, end, &half)) {
         is_found = is_of(&message, &half);
         *half_phy_offset = at;
         *half_offset = half.queue_offset;
@@ -220,7 +220,7 @@ static uint64_t first_op(struct recovery *recovery, const rp_queue *halves, cons
 
 static rp_status visit_tail(void *context, const rp_record_view *record, uint64_t phy_offset) {
     struct recovery *recovery = context;
-    if (rp_half_has_op(record)) take_committed(recovery, phy_offset);
+    if (has_op(record)) take_committed(recovery, phy_offset);
     return rp_text_is(record->topic, record->topic_size, RP_OP_TOPIC) ? take_op(recovery, record) : RP_OK;
 }
 
@@ -250,7 +250,7 @@ static void look_at_last_record(struct recovery *recovery) {
 static void end_committed(struct recovery *recovery, const rp_queue *halves, uint64_t phy_offset) {
     uint64_t half_at, offset, place;
     uint64_t end = recovery->control->published_phy_offset;
-    if (!rp_half_of_committed(recovery->log, end, phy_offset, &half_at, &offset)) return;
+    if (!half_of_committed(recovery->log, end, phy_offset, &half_at, &offset)) return;
     int has_unit = offset < halves->max_offset; /* else it is not dispatched yet */
     if (has_unit && (!place_of(recovery, halves, offset, &place) || place != half_at)) return;
     if (!rp_half_states_has_room(recovery->states, offset) ||
@@ -275,7 +275,7 @@ static int is_same(struct recovery *recovery, uint64_t offset, const rp_record_v
     rp_unit unit = rp_unit_read(bytes);
     if (!read_record(recovery, unit, &other)) return 0;
     int same = unit.phy_offset < record->phy_offset && rp_text_is(other.topic, other.topic_size, RP_HALF_TOPIC) &&
-               rp_half_is_same(&other, record);
+               is_same_message(&other, record);
     rp_log_view_release(recovery->log, unit.phy_offset);
     return same;
 }
@@ -283,7 +283,7 @@ static int is_same(struct recovery *recovery, uint64_t offset, const rp_record_v
 /* The earlier half message that a copy stands for: the one that it names, or an open one with its key. 0: none. */
 static int original_of(struct recovery *recovery, const rp_record_view *copy, uint64_t *original) {
     const uint8_t *key;
-    if (!rp_half_may_be_copy(copy, original)) return 0;
+    if (!may_be_copy(copy, original)) return 0;
     if (is_same(recovery, *original, copy)) return 1;
     uint32_t size = rp_property_find(copy->properties, copy->properties_size, "UNIQ_KEY", &key);
     uint64_t found = size ? (uint64_t)(uintptr_t)rp_map_get(&recovery->keys, key, size) : 0;
@@ -317,7 +317,7 @@ static int ends_as_copy(struct recovery *recovery, uint64_t offset, const rp_rec
 static void remember_renewals(struct recovery *recovery, const rp_record_view *renewed) {
     uint64_t at = renewed->phy_offset, end = recovery->control->published_phy_offset, before, offset;
     for (uint32_t hops = 0; hops < RENEWALS_MAX; hops++, at = before) {
-        if (!rp_half_of_committed(recovery->log, end, at, &before, &offset)) return;
+        if (!half_of_committed(recovery->log, end, at, &before, &offset)) return;
         rp_half_states_renew(recovery->states, &(rp_half_renewal){offset, before, renewed->queue_offset,
                                                                   renewed->phy_offset, renewed->phy_offset + 1});
     }
@@ -329,7 +329,7 @@ static rp_status visit_half(struct recovery *recovery, uint64_t offset, const rp
         return RP_OK;
     uint32_t size = rp_property_find(record->properties, record->properties_size, "UNIQ_KEY", &key);
     recovery->found->open++;
-    if (rp_half_is_renewed(record)) remember_renewals(recovery, record);
+    if (is_renewed(record)) remember_renewals(recovery, record);
     return size ? put_key(&recovery->keys, key, size, offset + 1) : RP_OK;
 }
 

@@ -8,10 +8,9 @@
 #include "store/log/record.h"
 #include "store/queues/unit.h"
 
-/* A unit whose extension is lost passes: the client compares the tags. */
-/* 0: the tags code excludes the message. `code` is the third field of its unit. */
-static int rp_selection_by_tags(const rp_selection *selection, const rp_queue *queue, const rp_tags *tags,
-                                int64_t code) {
+/* 0: the tags code excludes the message. `code` is the third field of its unit. A unit whose extension is lost is
+ * selected: the client compares the tags. */
+static int selected_by_tags(const rp_selection *selection, const rp_queue *queue, const rp_tags *tags, int64_t code) {
     rp_cq_ext_unit unit;
     if (tags->flags & RP_SUBSCRIPTION_ALL || !rp_cq_ext_is_address(code)) return rp_tags_match(tags, code);
     if (!selection->ext || rp_cq_ext_read(selection->ext, queue, code, &unit) != RP_OK) return 1;
@@ -20,8 +19,8 @@ static int rp_selection_by_tags(const rp_selection *selection, const rp_queue *q
 
 /* With filter bits: how many of `count` units, from the first one on, are excluded by their filter bits. Behind them
  * the caller asks again: 0 means that the bits do not exclude the first unit. */
-static uint32_t rp_selection_by_bits(const rp_selection *selection, const rp_queue *queue, const rp_tags *tags,
-                                     const uint8_t *units, uint32_t count) {
+static uint32_t count_excluded_by_bits(const rp_selection *selection, const rp_queue *queue, const rp_tags *tags,
+                                       const uint8_t *units, uint32_t count) {
     const rp_filter_place *place = &tags->place;
     uint64_t begin = rp_filter_marks_begin(selection->marks, place->mark, place->id);
     return begin == UINT64_MAX ? 0 : rp_cq_ext_count_lacking(selection->ext, queue, place, begin, units, count);
@@ -48,8 +47,8 @@ static const rp_filter *filter_of_retry(const rp_selection *selection, const rp_
 
 /* 1: the record of `size` bytes at `phy_offset`, which is below the end of the log, is selected. 0: it is not, or its
  * log file was deleted. -1 with errno: the log file is there, but cannot be read now. */
-static int rp_selection_by_record(const rp_selection *selection, const rp_tags *tags, uint64_t phy_offset,
-                                  uint32_t size, uint64_t *work) {
+static int selected_by_record(const rp_selection *selection, const rp_tags *tags, uint64_t phy_offset, uint32_t size,
+                              uint64_t *work) {
     rp_record_view record;
     if (!selection->log) return 0;
     const uint8_t *image = rp_log_view_acquire(selection->log, phy_offset, size);
@@ -131,7 +130,7 @@ static int is_there(const struct look *look, uint64_t phy_offset, uint32_t size)
 static int selects(const struct look *look, uint64_t phy_offset, uint32_t size, int is_far, rp_fetch *out) {
     if (!rp_selection_reads_records(look->selection, look->tags)) return 1;
     if (is_far) out->work += size;
-    return rp_selection_by_record(look->selection, look->tags, phy_offset, size, &out->work);
+    return selected_by_record(look->selection, look->tags, phy_offset, size, &out->work);
 }
 
 /* 1 if the record is probably not in memory. */
@@ -141,7 +140,7 @@ static int is_far_behind(const struct look *look, uint64_t phy_offset) {
 
 /* Pass over the units, from the first one on, that filter bits exclude; returns their number. */
 static uint32_t pass_over(const struct look *look, const uint8_t *units, uint32_t count, rp_fetch *out) {
-    uint32_t passed = rp_selection_by_bits(look->selection, look->queue, look->tags, units, count);
+    uint32_t passed = count_excluded_by_bits(look->selection, look->queue, look->tags, units, count);
     if (!passed) return 0;
     out->is_far_behind = is_far_behind(look, rp_unit_read(units + (passed - 1) * RP_CQ_UNIT_SIZE).phy_offset);
     out->next_begin_offset += passed;
@@ -164,7 +163,7 @@ static int examine(const struct look *look, rp_unit unit, rp_fetch *out) {
     int is_far = is_far_behind(look, phy_offset);
     out->is_far_behind = is_far;
     if (is_full(out, size, is_far, look->max, look->limits) && is_there(look, phy_offset, size)) return 0;
-    int is_excluded = !rp_selection_by_tags(look->selection, look->queue, look->tags, unit.tags_code);
+    int is_excluded = !selected_by_tags(look->selection, look->queue, look->tags, unit.tags_code);
     int has_record = !is_excluded && is_there(look, phy_offset, size); /* asked late: it divides */
     int is_selected = has_record ? selects(look, phy_offset, size, is_far, out) : 0;
     if (is_selected < 0) return end_unreadable(look->begin, out);

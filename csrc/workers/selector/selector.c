@@ -38,7 +38,7 @@
 #define LOOK_AGAIN_NS 5000000ull /* acknowledgements wake nobody */
 
 /* 1 if a reply ring has something. */
-static int rp_selector_has_replies(const rp_selector *selector) {
+static int has_replies(const rp_selector *selector) {
     for (uint32_t i = 0; i < selector->reply_count; i++)
         if (!rp_ring_is_empty(selector->replies[i])) return 1;
     return 0;
@@ -68,14 +68,14 @@ static int spin(rp_selector *selector, struct epoll_event *events, int events_ma
     int ready;
     do {
         ready = epoll_wait(selector->epoll, events, events_max, 0);
-    } while (ready == 0 && !rp_selector_has_replies(selector) && rp_now_ns() < until_ns);
+    } while (ready == 0 && !has_replies(selector) && rp_now_ns() < until_ns);
     return ready;
 }
 
 static int sleep_for_events(rp_selector *selector, struct epoll_event *events, int events_max, uint64_t deadline_ns) {
     int timeout = timeout_ms(selector, deadline_ns);
     rp_worker_prepare_sleep(selector->config.worker);
-    if (rp_selector_has_replies(selector))
+    if (has_replies(selector))
         timeout = 0;
     else if (timeout != 0)
         count(selector, RP_COUNT_SLEEPS, 1);
@@ -87,7 +87,7 @@ static int sleep_for_events(rp_selector *selector, struct epoll_event *events, i
 
 /* Wait until an event is ready, a reply has come or something is due, or until the deadline. Returns the number of
  * events, 0 where it is something else; -1 with errno. */
-static int rp_selector_wait(rp_selector *selector, struct epoll_event *events, int events_max, uint64_t deadline_ns) {
+static int wait_for_events(rp_selector *selector, struct epoll_event *events, int events_max, uint64_t deadline_ns) {
     rp_wait_kind kind = selector->wait_kind;
     uint64_t began_ns = rp_now_ns(), spun_ns = 0;
     uint64_t spin_ns = selector->is_lone ? rp_spin_allowed(&selector->spin, kind, began_ns) : 0;
@@ -95,7 +95,7 @@ static int rp_selector_wait(rp_selector *selector, struct epoll_event *events, i
     if (spin_ns != 0) {
         ready = spin(selector, events, events_max, began_ns + spin_ns);
         spun_ns = rp_now_ns() - began_ns;
-        is_over = ready != 0 || rp_selector_has_replies(selector);
+        is_over = ready != 0 || has_replies(selector);
     }
     if (!is_over) ready = sleep_for_events(selector, events, events_max, deadline_ns);
     rp_spin_waited(&selector->spin, kind, rp_now_ns() - began_ns, spun_ns);
@@ -287,7 +287,7 @@ static int has_stopped(rp_selector *selector) {
     if (stop != RP_STOP_LEAVE) return 0;
     if (selector->leave_ns == 0) selector->leave_ns = selector->now_ns;
     if (selector->now_ns - selector->leave_ns >= STOP_S * NS_PER_S) return 1;
-    if (rp_selector_has_replies(selector) || output_waiting(selector)) return 0;
+    if (has_replies(selector) || output_waiting(selector)) return 0;
     return selector->now_ns - selector->leave_ns >= ACKNOWLEDGE_NS || !unacknowledged(selector);
 }
 
@@ -296,7 +296,7 @@ static int poll_once(rp_selector *selector, int may_sleep, uint64_t deadline_ns)
     struct epoll_event events[EVENTS_MAX];
     if (selector->is_paused && deadline_ns > selector->now_ns + PAUSE_LOOK_NS)
         deadline_ns = selector->now_ns + PAUSE_LOOK_NS;
-    int ready = may_sleep ? rp_selector_wait(selector, events, EVENTS_MAX, deadline_ns)
+    int ready = may_sleep ? wait_for_events(selector, events, EVENTS_MAX, deadline_ns)
                           : epoll_wait(selector->epoll, events, EVENTS_MAX, 0);
     if (ready < 0 && errno == EINTR) ready = 0; /* a signal, a debugger: nothing is ready, nothing is wrong */
     tick(selector);

@@ -14,7 +14,7 @@ uint32_t rp_send_reply_bound(uint32_t region_size, uint32_t message_ids_size) {
 
 /* Write the response for `connection`: built in the ring if it is small and there is room, else in a copy. RP_OK,
  * RP_FULL, RP_NO_MEMORY. */
-static rp_status rp_send_reply_send(rp_ring_writer *selector, uint64_t connection, const rp_send_reply *reply) {
+static rp_status write_reply(rp_ring_writer *selector, uint64_t connection, const rp_send_reply *reply) {
     uint32_t bound = rp_send_reply_bound(reply->region_size, reply->message_ids_size);
     uint8_t *room = rp_ring_reserve(selector, bound);
     uint8_t *copy = room ? NULL : malloc(bound);
@@ -143,7 +143,7 @@ rp_status rp_send_answer(rp_send *send, const rp_wait *wait, int32_t code) {
                            .message_ids_size = wait->ids_size,
                            .region = (const uint8_t *)send->config.region,
                            .region_size = send->region_size};
-    rp_status status = rp_send_reply_send(selector, wait->connection, &reply);
+    rp_status status = write_reply(selector, wait->connection, &reply);
     if (status != RP_OK) return status;
     rp_admission_count_latency(&send->admission, wait->received_ns);
     rp_request_log_write(&send->request_log, wait->served, code);

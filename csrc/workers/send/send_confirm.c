@@ -14,7 +14,7 @@
 #include "workers/send/send_private.h"
 
 /* 1 if another reply with `ids_size` bytes of ids fits. */
-static int rp_waits_have_room(const rp_waits *waits, uint32_t ids_size) {
+static int waits_have_room(const rp_waits *waits, uint32_t ids_size) {
     return waits->tail - waits->head < RP_WAITING_MAX &&
            (waits->bytes + ids_size <= RP_WAITING_BYTES_MAX || waits->head == waits->tail);
 }
@@ -34,8 +34,8 @@ static rp_served *keep_line(rp_send *send, rp_waits *waits, const rp_served *lin
 }
 
 /* RP_OK, RP_FULL, RP_NO_MEMORY */
-static rp_status rp_waits_push(rp_send *send, rp_waits *waits, const rp_wait *wait) {
-    if (!rp_waits_have_room(waits, wait->ids_size)) return RP_FULL;
+static rp_status waits_push(rp_send *send, rp_waits *waits, const rp_wait *wait) {
+    if (!waits_have_room(waits, wait->ids_size)) return RP_FULL;
     if (!waits->entries && !(waits->entries = calloc(RP_WAITING_MAX, sizeof *waits->entries))) return RP_NO_MEMORY;
     uint8_t *ids = malloc(wait->ids_size ? wait->ids_size : 1);
     if (!ids) return RP_NO_MEMORY;
@@ -49,11 +49,11 @@ static rp_status rp_waits_push(rp_send *send, rp_waits *waits, const rp_wait *wa
 }
 
 /* NULL if none waits */
-static rp_wait *rp_waits_first(rp_waits *waits) {
+static rp_wait *waits_first(rp_waits *waits) {
     return waits->head == waits->tail ? NULL : &waits->entries[waits->head % RP_WAITING_MAX];
 }
 
-static void rp_waits_pop(rp_waits *waits) {
+static void waits_pop(rp_waits *waits) {
     rp_wait *entry = &waits->entries[waits->head % RP_WAITING_MAX];
     waits->bytes -= entry->ids_size + (entry->served ? sizeof *entry->served : 0);
     free(entry->ids);
@@ -63,7 +63,7 @@ static void rp_waits_pop(rp_waits *waits) {
 }
 
 void rp_waits_destroy(rp_waits *waits) {
-    while (rp_waits_first(waits)) rp_waits_pop(waits);
+    while (waits_first(waits)) waits_pop(waits);
     free(waits->entries);
     waits->entries = NULL;
 }
@@ -105,11 +105,11 @@ static int can_answer(rp_send *send, const rp_wait *wait) {
 }
 
 int rp_send_has_room(rp_send *send, const rp_wait *wait) {
-    return wait->needs ? rp_waits_have_room(queue_of(send, wait), wait->ids_size) : can_answer(send, wait);
+    return wait->needs ? waits_have_room(queue_of(send, wait), wait->ids_size) : can_answer(send, wait);
 }
 
 rp_status rp_send_answer_or_wait(rp_send *send, const rp_wait *wait) {
-    return wait->needs ? rp_waits_push(send, queue_of(send, wait), wait) : rp_send_answer(send, wait, wait->code);
+    return wait->needs ? waits_push(send, queue_of(send, wait), wait) : rp_send_answer(send, wait, wait->code);
 }
 
 /* How far messages are, at one moment. */
@@ -147,10 +147,10 @@ static rp_status answer(rp_send *send, const rp_wait *wait, const struct positio
 static uint32_t release(rp_send *send, rp_waits *waits, const struct positions *reached) {
     uint32_t released = 0;
     int32_t code;
-    for (rp_wait *wait; (wait = rp_waits_first(waits)); released++) {
+    for (rp_wait *wait; (wait = waits_first(waits)); released++) {
         if (outcome(send, wait, reached, &code) != RP_OK) break;
         if (!can_answer(send, wait) || answer(send, wait, reached, code) != RP_OK) break;
-        rp_waits_pop(waits);
+        waits_pop(waits);
     }
     return released;
 }
@@ -162,13 +162,13 @@ uint32_t rp_send_release_waits(rp_send *send) {
     return release(send, &send->replica_waits, &reached) + release(send, &send->waits, &reached);
 }
 
-int rp_send_has_waits(rp_send *send) { return rp_waits_first(&send->waits) || rp_waits_first(&send->replica_waits); }
+int rp_send_has_waits(rp_send *send) { return waits_first(&send->waits) || waits_first(&send->replica_waits); }
 
 uint64_t rp_send_wait_due_ns(rp_send *send, uint64_t until_ns) {
     uint64_t now = send->admission.now_ns, due;
     rp_waits *queues[] = {&send->waits, &send->replica_waits};
     for (uint32_t i = 0; i < 2; i++) {
-        const rp_wait *wait = rp_waits_first(queues[i]);
+        const rp_wait *wait = waits_first(queues[i]);
         if (!wait) continue;
         if (wait->needs & RP_WAIT_REPLICA && (due = wait->replica_deadline_ns) > now)
             until_ns = rp_earlier(until_ns, due);

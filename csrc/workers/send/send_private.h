@@ -32,7 +32,8 @@ enum { RP_WAITING_MAX = 65536, RP_WAITING_BYTES_MAX = 16777216 };
 /* The reasons why a reply waits. */
 enum { RP_WAIT_FLUSH = 1, RP_WAIT_REPLICA = 2 };
 
-/* The fields of a reply to be sent later. `ids` and `served` belong to the caller; rp_waits_push copies them. */
+/* The fields of a reply to be sent later. `ids` and `served` belong to the caller; waits_push (send_confirm.c) copies
+ * them. */
 typedef struct rp_wait {
     uint64_t need_phy_offset; /* the position that it waits for */
     uint64_t flush_deadline_ns, replica_deadline_ns;
