@@ -1,12 +1,11 @@
 #ifndef ROCKETPY_RESUME_H
 #define ROCKETPY_RESUME_H
-/* Where a restarted worker goes on: after the messages that the resume points in its block show as processed; and
- * the request that a worker is serving. C only.
+/* Where a restarted worker goes on: after the messages that the resume points in its block show as processed. C only.
  *
- * Short: inline code that selectors, codecs, send and pull share. */
+ * Short: inline code that codecs and the send worker share. */
 #include "base/atomic.h"
 #include "ipc/ring.h"
-#include "ipc/worker_messages.h"
+#include "ipc/worker.h"
 
 /* Skip, per input, the messages that the previous process has handled: what came before a resume point is done when
  * `reached` (the position that an output has come to) is not below the point's. Clear the points after use: otherwise
@@ -28,18 +27,5 @@ static inline void rp_resume_set(rp_worker *worker, rp_ring_reader *const *input
     worker->resume_points[input].output = output;
     worker->resume_points[input].output_position = position;
     rp_store_release(&worker->resume_points[input].source_head, rp_ring_head_after(inputs[input]));
-}
-
-/* The connection whose request a worker is serving, in its worker block. If the worker crashes or hangs, the restarted
- * worker skips that request and closes its connection (rocketpy/reactor/crashed_request.py). One relaxed store per
- * request. */
-
-static inline void rp_serving(rp_worker *worker, uint64_t connection) {
-    __atomic_store_n(&worker->serving, connection, __ATOMIC_RELAXED);
-}
-
-/* `message` begins with an rp_origin; a shorter one counts as no request. */
-static inline void rp_serving_message(rp_worker *worker, const uint8_t *message, uint32_t size) {
-    rp_serving(worker, size >= sizeof(rp_origin) ? ((const rp_origin *)message)->connection : 0);
 }
 #endif

@@ -12,6 +12,7 @@
 #include "wire/header.h"
 #include "ipc/backlog.h"
 #include "ipc/resume.h"
+#include "ipc/serving.h"
 #include "workers/codec/codec_request.h"
 #include "workers/shared/admission.h"
 #include "workers/shared/replies.h"

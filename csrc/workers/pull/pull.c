@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "wire/codes.h"
 #include "wire/reply.h"
-#include "ipc/resume.h"
+#include "ipc/serving.h"
 #include "workers/pull/pull_private.h"
 
 enum { BATCH_REQUESTS = 128, LOG_FILES_MAX = 4 };

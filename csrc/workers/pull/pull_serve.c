@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "wire/codes.h"
-#include "ipc/resume.h"
+#include "ipc/serving.h"
 #include "workers/pull/pull_private.h"
 
 enum { LOOKS_MAX = 8 /* of a suspended pull at one time */ };

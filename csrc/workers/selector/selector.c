@@ -27,7 +27,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "wire/header.h"
-#include "ipc/resume.h"
+#include "ipc/serving.h"
 #include "workers/codec/codec.h"
 #include "workers/selector/selector_private.h"
 

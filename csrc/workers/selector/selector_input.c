@@ -10,7 +10,7 @@
 
 #include "wire/header.h"
 #include "wire/peer.h"
-#include "ipc/resume.h"
+#include "ipc/serving.h"
 #include "workers/codec/codec.h"
 
 enum {

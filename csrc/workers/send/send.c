@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "wire/codes.h"
 #include "ipc/resume.h"
+#include "ipc/serving.h"
 #include "store/recovery/recovery.h"
 #include "workers/send/send_delay.h"
 #include "workers/send/send_private.h"
