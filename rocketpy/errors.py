@@ -93,7 +93,7 @@ class BodyInvalid(RemoteProtocolError):
 
 
 class TlsFailed(RemoteProtocolError):
-    """A TLS connection cannot be: `reason` is a word for counts (tls/handshakes.py), the text is for people."""
+    """A TLS connection cannot be: `reason` is a word for counts (tls/handshake_counts.py), the text is for people."""
 
     def __init__(self, reason: str, text: str) -> None:
         super().__init__(text)

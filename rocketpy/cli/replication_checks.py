@@ -26,7 +26,7 @@ from rocketpy.replication.secret import read_secret
 from rocketpy.store.files import DiskFiles
 from rocketpy.store.recovery.diverged import DIRECTORY, kept_aside
 from rocketpy.tls import client_context
-from rocketpy.tls.handshakes import CLOSED
+from rocketpy.tls.handshake_counts import CLOSED
 
 from .findings import Finding
 from .tls_checks import calling_options, expiry_of_peer

@@ -27,7 +27,8 @@ from rocketpy.networks import network_of
 from rocketpy.remoting.abc import Peer
 from rocketpy.tls import Certificates, HandshakeCounts, TlsSession, failure_of
 from rocketpy.tls.certificates import LOOK_S
-from rocketpy.tls.handshakes import FILES, HANDSHAKE_S, LIMIT, TIMEOUT
+from rocketpy.tls.handshake_counts import FILES, LIMIT, TIMEOUT
+from rocketpy.tls.session import HANDSHAKE_S
 
 from .worker_messages import decode_host
 
@@ -132,8 +133,8 @@ class Handshake:
 
 
 @attrs.define(eq=False)
-class Handshakes:
-    """Takes arrivals, and hands on connections whose handshake is complete.
+class HandshakeLoop:
+    """The loop of the thread: it takes arrivals, and hands on connections whose handshake is complete.
 
     Args:
         arrivals: where connections are passed: by selectors, by the replicator.

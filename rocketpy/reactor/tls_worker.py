@@ -30,12 +30,12 @@ from rocketpy.errors import TlsFailed, TransportError
 from rocketpy.native.core import lib
 from rocketpy.remoting.abc import Peer
 from rocketpy.tls import Certificates, HandshakeCounts, TlsSession
-from rocketpy.tls.handshakes import FILES, HANDSHAKE_S, LIMIT, RECORDS, TIMEOUT
-from rocketpy.tls.session import RECORD_SIZE
+from rocketpy.tls.handshake_counts import FILES, LIMIT, RECORDS, TIMEOUT
+from rocketpy.tls.session import HANDSHAKE_S, RECORD_SIZE
 from rocketpy.transport.sockets import unacknowledged_bytes
 
 from .ring import STOP_LEAVE, WorkerBlock
-from .tls_handshakes import NO_LINGER, Handshake, Handshakes
+from .tls_handshakes import NO_LINGER, Handshake, HandshakeLoop
 from .worker_spec import WorkerContext
 
 CHUNK = 65_536  # bytes that are moved at once
@@ -339,7 +339,7 @@ class TlsMain:
     _ready: collections.deque[Handshake] = attrs.field(init=False, factory=collections.deque)
 
     def __call__(self, context: WorkerContext) -> None:
-        handshakes = Handshakes(self.arrivals, self.certificates, self._complete, self.handshake_s)
+        handshakes = HandshakeLoop(self.arrivals, self.certificates, self._complete, self.handshake_s)
         pump = Pump(self.block.doorbell, self.waiting_max, lambda: self.block.stop != 0)
         thread = threading.Thread(target=handshakes.run, name="handshakes", daemon=True)
         thread.start()
@@ -386,7 +386,7 @@ class Figures:
     not_after_s: float = 0.0
 
     @classmethod
-    def of(cls, handshakes: Handshakes, pump: Pump) -> Figures:
+    def of(cls, handshakes: HandshakeLoop, pump: Pump) -> Figures:
         files, counts = handshakes.certificates, handshakes.counts
         refused = dict(counts.refused)  # the other thread counts on
         timed_out, limited = refused.pop(TIMEOUT, 0), refused.pop(LIMIT, 0) + refused.pop(FILES, 0)

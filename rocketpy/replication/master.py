@@ -30,7 +30,7 @@ from rocketpy.native.core import ffi, lib
 from .frames import POSITION_MAX, printable
 from .handshake_messages import Extent, Group, Hello, Refusal, Tail, Welcome
 from .handshake_rules import LATER, encode_challenge, log_crc, read_hello, start_for, stranger
-from .master_handshakes import NS_PER_S, Ended, Handshakes, HaPort, Newcomer, is_magic
+from .master_handshakes import NS_PER_S, Ended, HaPort, Newcomer, Newcomers, is_magic
 from .member_handshake_rules import Join, join_for, tail_below
 from .secret import Nonces, new_nonce
 from .slave_table import SlaveTable
@@ -132,8 +132,8 @@ class Master:
         self._group, self._member, self._epoch = group, member, -1
         self._epochs: Any = None  # rp_epoch[], which the loop reads
         self._config, self._now_s, self._accept_from_s, self._slaves = config, _clock_of(config), 0.0, 0
-        self._handshakes = Handshakes(table, port, config.housekeeping_ns / NS_PER_S, self._now_s)
-        config.handshakes = self._handshakes.fileno()
+        self._newcomers = Newcomers(table, port, config.housekeeping_ns / NS_PER_S, self._now_s)
+        config.handshakes = self._newcomers.fileno()
         self._limit = LogLimit(LOG_INTERVAL_S, self._now_s)
         self._directory = Path(os.fsdecode(ffi.string(config.commitlog_directory)))
         self._pointer = lib.rp_master_open(config)
@@ -142,17 +142,17 @@ class Master:
 
     def close(self) -> None:
         lib.rp_master_close(self._pointer)
-        self._handshakes.close()
+        self._newcomers.close()
 
     def turn(self, timeout_ns: int) -> bool:
         """Serve for up to `timeout_ns`. Returns False once stopped."""
         is_accepting = not self._config.worker.stop and self._now_s() >= self._accept_from_s
-        self._handshakes.listen(is_accepting)
-        event = lib.rp_master_run(self._pointer, self._handshakes.left_ns(timeout_ns))
+        self._newcomers.listen(is_accepting)
+        event = lib.rp_master_run(self._pointer, self._newcomers.left_ns(timeout_ns))
         self._report_closed()
-        for newcomer in self._handshakes.ready():
+        for newcomer in self._newcomers.ready():
             self._attend(newcomer)
-        for newcomer in self._handshakes.overdue():
+        for newcomer in self._newcomers.overdue():
             self._end(newcomer, lib.RP_SLAVE_SILENT)
         if is_accepting:
             self._accept()
@@ -187,9 +187,9 @@ class Master:
     def _begin(self, connection: socket.socket, peer: tuple[str, int]) -> bool:
         if self._is_full:
             return False
-        if (surplus := self._handshakes.surplus) is not None:
+        if (surplus := self._newcomers.surplus) is not None:
             self._end(surplus, lib.RP_SLAVE_TOO_MANY)
-        return self._handshakes.begin(connection, peer) is not None
+        return self._newcomers.begin(connection, peer) is not None
 
     def _refuse(self, reason: int, address: str, why: str) -> bool:
         self._table.count_closed(reason)
@@ -204,12 +204,12 @@ class Master:
     def _serve(self, newcomer: Newcomer, start: int, *, is_rocketpy: bool, acked: int = 0) -> None:
         """Give the connection to the C loop, which sends it the log."""
         written_ns = int((self._now_s() if is_rocketpy else newcomer.begun_s) * NS_PER_S)  # WELCOME; or nothing yet
-        connection = self._handshakes.release(newcomer)
+        connection = self._newcomers.release(newcomer)
         lib.rp_master_add(self._pointer, newcomer.row, connection, is_rocketpy, start, acked, written_ns)
         self._slaves += 1
 
     def _end(self, newcomer: Newcomer, reason: int, reported: int = 0) -> None:
-        self._handshakes.end(newcomer, reason)
+        self._newcomers.end(newcomer, reason)
         self._tell_closed(reason, newcomer.address, reported, 0)
 
     def _begin_reference(self, newcomer: Newcomer, report: int) -> None:
@@ -233,14 +233,14 @@ class Master:
     # --- the handshake --------------------------------------------------------------------------------------------
 
     def _attend(self, newcomer: Newcomer) -> None:
-        said = self._handshakes.read(newcomer)
+        said = self._newcomers.read(newcomer)
         if isinstance(said, Ended):
             self._end(newcomer, said.reason)
         elif said is not None and newcomer.challenge:
             self._answer(newcomer, said)
         elif said is not None and is_magic(said):
             newcomer.challenge = new_nonce()
-            if not self._handshakes.send(newcomer, encode_challenge(newcomer.challenge)):
+            if not self._newcomers.send(newcomer, encode_challenge(newcomer.challenge)):
                 self._end(newcomer, lib.RP_SLAVE_LEFT)
         elif said is not None:
             self._begin_reference(newcomer, int.from_bytes(said, "big"))
@@ -319,8 +319,8 @@ class Master:
 
     def _have_cut(self, asking: _Asking, hello: Hello, welcome: Welcome, position: int) -> None:
         frame = welcome.encode(self._group.secret, asking.nonces)
-        self._handshakes.send(asking.newcomer, frame)
-        self._handshakes.end(asking.newcomer, lib.RP_SLAVE_DIVERGED)
+        self._newcomers.send(asking.newcomer, frame)
+        self._newcomers.end(asking.newcomer, lib.RP_SLAVE_DIVERGED)
         if told := self._limit.take("truncate"):
             text = "member %s at %s has %d bytes after log offset %d that are not in this log: it cuts them off%s"
             name, behind = printable(hello.membership.member), hello.log.end - position
@@ -331,7 +331,7 @@ class Master:
         if self._is_full:
             self._end(asking.newcomer, lib.RP_SLAVE_TOO_MANY)
             return
-        if not self._handshakes.send(asking.newcomer, frame):
+        if not self._newcomers.send(asking.newcomer, frame):
             self._end(asking.newcomer, lib.RP_SLAVE_LEFT)
             return
         self._serve(asking.newcomer, start, is_rocketpy=True)
@@ -342,8 +342,8 @@ class Master:
     def _refuse_hello(self, asking: _Asking, refusal: Refusal) -> None:
         frame = refusal.encode(self._group.secret, asking.nonces)
         reason = REASON_OF.get(refusal.code, lib.RP_SLAVE_STRANGER)
-        self._handshakes.send(asking.newcomer, frame)
-        self._handshakes.end(asking.newcomer, reason)
+        self._newcomers.send(asking.newcomer, frame)
+        self._newcomers.end(asking.newcomer, reason)
         if told := self._limit.take(refusal.code):
             address = asking.newcomer.address
             logger.warning("refused slave %s (%s): %s%s", address, refusal.code, refusal.reason, and_more(told))

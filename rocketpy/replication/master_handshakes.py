@@ -11,7 +11,7 @@ oldest of the host that has most. So one host cannot keep the others out, howeve
 addresses of a /64 count as one host, because one owner has them all. No handshake may take longer than
 haHousekeepingInterval.
 
-Nothing here waits: the C loop polls the descriptor of `Handshakes` beside its slaves.
+Nothing here waits: the C loop polls the descriptor of `Newcomers` beside its slaves.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Newcomer:
         return bool(2 <= size <= 1 + JSON_MAX and kind == lib.RP_HA_TYPE_HELLO)
 
 
-class Handshakes:
+class Newcomers:
     """The connections that do not replicate yet, and the listener, in one descriptor that can be polled.
 
     Args:

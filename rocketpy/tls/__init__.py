@@ -16,7 +16,7 @@ package. Nothing here is imported where TLS is off. Constants are imported from 
 
 from .certificates import Certificates
 from .contexts import client_context, server_context, trusting_context
-from .handshakes import HandshakeCounts, TlsStatistics
+from .handshake_counts import HandshakeCounts, TlsStatistics
 from .session import TlsSession, failure_of
 
 __all__ = [

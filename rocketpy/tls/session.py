@@ -16,10 +16,12 @@ from typing import TypeAlias
 
 from rocketpy.errors import TlsFailed
 
-from .handshakes import ALERT, CERTIFICATE, CLOSED, HANDSHAKE_BYTES_MAX, PROTOCOL, RECORDS, SIZE, TIMEOUT
+from .handshake_counts import ALERT, CERTIFICATE, CLOSED, PROTOCOL, RECORDS, SIZE, TIMEOUT
 
 Data: TypeAlias = bytes | bytearray | memoryview
 
+HANDSHAKE_S = 10.0  # from the first byte on: default of tlsHandshakeTimeoutMillis
+HANDSHAKE_BYTES_MAX = 65_536  # from the peer: a hello, and a chain of certificates
 RECORD_SIZE = 16_384  # bytes of plaintext, at most
 SILENT_BYTES_MAX = 65_536  # of records without data, and of answers to records that the peer does not read
 

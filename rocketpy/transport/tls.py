@@ -1,7 +1,11 @@
 """Encrypted streams of servers, under trio, beside plain ones. tls_byte_stream.py has those of clients.
 
 A ClientHello begins with another byte than a frame, so one port serves both. The byte is looked at and left in the
-socket; bounds of the handshake are in tls/handshakes.py. The bytes themselves are tls/session.py's.
+socket. The bytes themselves are tls/session.py's.
+
+A half handshake takes 40 KiB and the time of its connection, so it has a bound in time, in bytes and in number. Beyond
+the numbers its connections wait for their turn, within the same time; a TLS worker of a broker
+(reactor/tls_handshakes.py) closes the oldest instead.
 """
 
 from __future__ import annotations
@@ -19,20 +23,15 @@ from rocketpy.networks import network_of
 from rocketpy.remoting.abc import Peer
 from rocketpy.tls import Certificates, HandshakeCounts, TlsSession, TlsStatistics
 from rocketpy.tls.certificates import LOOK_S
-from rocketpy.tls.handshakes import (
-    CLOSED,
-    HANDSHAKE_S,
-    HANDSHAKES_OF_SOURCE_MAX,
-    NAMESRV_HANDSHAKES_MAX,
-    PLAIN,
-    RECORDS,
-    TIMEOUT,
-    TLS_HANDSHAKE,
-)
+from rocketpy.tls.handshake_counts import CLOSED, PLAIN, RECORDS, TIMEOUT
+from rocketpy.tls.session import HANDSHAKE_S
 
 from .duties import Duty
 from .streams import close_in_order
 
+TLS_HANDSHAKE = 0x16  # first byte of a TLS connection; that of a plain one is 0
+NAMESRV_HANDSHAKES_MAX = 256  # of a name server at once
+HANDSHAKES_OF_SOURCE_MAX = 32  # of them, of one source
 RECEIVE_SIZE = 65_536
 SEND_SIZE = 65_536  # that is encrypted at once: a copy of so many bytes waits for the socket
 ALERT_S = 1.0  # for the last bytes to a peer that is refused

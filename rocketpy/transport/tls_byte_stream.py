@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from rocketpy.errors import ConnectFailed, TlsFailed
 from rocketpy.remoting.abc import Peer
 from rocketpy.tls import TlsSession
-from rocketpy.tls.handshakes import CLOSED
+from rocketpy.tls.handshake_counts import CLOSED
 
 from .byte_stream import ByteStream, Receiver
 

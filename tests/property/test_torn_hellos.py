@@ -18,7 +18,8 @@ import pytest
 from rocketpy.errors import TlsFailed
 from rocketpy.remoting.abc import Peer
 from rocketpy.tls import Certificates, TlsSession, client_context, server_context
-from rocketpy.tls.handshakes import CLOSED, HANDSHAKE_BYTES_MAX, HANDSHAKE_S, REASONS, SIZE
+from rocketpy.tls.handshake_counts import CLOSED, REASONS, SIZE
+from rocketpy.tls.session import HANDSHAKE_BYTES_MAX, HANDSHAKE_S
 from tests.support.budget import budget
 from tests.support.certificates import HOST, Authority, tls_config
 
@@ -126,12 +127,12 @@ def test_a_tls_worker_keeps_nothing_of_damaged_hellos(authority: Authority) -> N
     """Some clients stay, some leave; those who stay are closed in time, and all are counted."""
     pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
     from rocketpy.reactor.handoff import handoff_pair, pass_to_tls
-    from rocketpy.reactor.tls_handshakes import Handshake, Handshakes
+    from rocketpy.reactor.tls_handshakes import Handshake, HandshakeLoop
 
     certificates, now_s = Certificates.of_server(tls_config(authority.issue().settings())), 0.0
     selectors_end, workers_end = handoff_pair()
     completed: list[Handshake] = []
-    worker = Handshakes([workers_end], certificates, completed.append, now_s=lambda: now_s)
+    worker = HandshakeLoop([workers_end], certificates, completed.append, now_s=lambda: now_s)
 
     def connect() -> tuple[socket.socket, socket.socket]:
         client, accepted = socket.socketpair()

@@ -26,8 +26,8 @@ from rocketpy.codes import RequestCode
 from rocketpy.errors import RocketError
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.frame import FrameCutter
-from rocketpy.tls.handshakes import HANDSHAKE_BYTES_MAX, HANDSHAKES_OF_SOURCE_MAX
-from rocketpy.tls.session import SILENT_BYTES_MAX
+from rocketpy.tls.session import HANDSHAKE_BYTES_MAX, SILENT_BYTES_MAX
+from rocketpy.transport.tls import HANDSHAKES_OF_SOURCE_MAX
 from tests.support.broker import RunningBroker, free_ports
 from tests.support.certificates import HOST, Authority, Issued
 from tests.support.pair import LoneBroker, NameServer

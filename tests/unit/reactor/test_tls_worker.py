@@ -500,7 +500,7 @@ def test_clients_that_flood_a_tls_worker_do_not_keep_a_slave_out(
     AUTHORITY.configure_trust(rig.trust)
     rig.pair[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # it is soon full
     ways = [rig.pair[1], rig.ha_pair[1]]
-    worker = tls_handshakes.Handshakes(ways, Certificates.of_server(rig.tls()), completed.append)
+    worker = tls_handshakes.HandshakeLoop(ways, Certificates.of_server(rig.tls()), completed.append)
     with contextlib.ExitStack() as stack:
 
         def connect(way: socket.socket, host: str) -> socket.socket | None:
@@ -551,13 +551,13 @@ def test_a_handshake_that_is_complete_at_the_stop_is_closed(tmp_path: Path, monk
     (stream, client), (inner, near) = socket.socketpair(), socket.socketpair()
     session = TlsSession.server(Certificates.of_server(rig.tls()).context)
     late = tls_handshakes.Handshake(Arrival(stream, inner, Peer("127.0.0.1", 1)), session, 0.0, way=0)
-    stop = tls_handshakes.Handshakes.stop
+    stop = tls_handshakes.HandshakeLoop.stop
 
-    def stop_late(handshakes: tls_handshakes.Handshakes) -> None:
+    def stop_late(handshakes: tls_handshakes.HandshakeLoop) -> None:
         handshakes.completed(late)
         stop(handshakes)
 
-    monkeypatch.setattr(tls_handshakes.Handshakes, "stop", stop_late)
+    monkeypatch.setattr(tls_handshakes.HandshakeLoop, "stop", stop_late)
     rig.stop()
     with client, near:
         assert stream.fileno() == inner.fileno() == -1

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from rocketpy.tls import TlsSession, client_context, server_context
-from rocketpy.tls.handshakes import HANDSHAKES_OF_SOURCE_MAX, NAMESRV_HANDSHAKES_MAX, REASONS
+from rocketpy.tls.handshake_counts import REASONS
+from rocketpy.transport.tls import HANDSHAKES_OF_SOURCE_MAX, NAMESRV_HANDSHAKES_MAX
 from tests.support.certificates import HOST, converse, tls_config
 from tests.support.rules import ROOT
 

@@ -9,8 +9,7 @@ import pytest
 
 from rocketpy.errors import TlsFailed
 from rocketpy.tls import TlsSession, client_context, server_context
-from rocketpy.tls.handshakes import HANDSHAKE_BYTES_MAX
-from rocketpy.tls.session import RECORD_SIZE, SILENT_BYTES_MAX
+from rocketpy.tls.session import HANDSHAKE_BYTES_MAX, RECORD_SIZE, SILENT_BYTES_MAX
 from tests.support.certificates import HOST, PLAINTEXT, Authority, converse, tls_config
 from tests.support.silent_records import Client12, Client13, KeyLog
 

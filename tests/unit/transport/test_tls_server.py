@@ -18,8 +18,8 @@ from trio.testing import MockClock, lockstep_stream_pair, memory_stream_pair, wa
 from rocketpy.errors import TlsFailed
 from rocketpy.remoting.abc import Peer
 from rocketpy.tls import Certificates, TlsSession, client_context
-from rocketpy.tls.handshakes import HANDSHAKE_S, HANDSHAKES_OF_SOURCE_MAX
-from rocketpy.transport.tls import TlsAcceptor, TlsStream
+from rocketpy.tls.session import HANDSHAKE_S
+from rocketpy.transport.tls import HANDSHAKES_OF_SOURCE_MAX, TlsAcceptor, TlsStream
 from tests.support.certificates import HOST, PLAINTEXT, Authority, Issued, tls_config
 from tests.support.silent_records import KeyLog
 

@@ -7,7 +7,7 @@ import pytest
 
 from rocketpy.logs import LogLimit
 from rocketpy.tls import Certificates, HandshakeCounts, TlsStatistics
-from rocketpy.tls.handshakes import REASONS
+from rocketpy.tls.handshake_counts import REASONS
 from tests.support.certificates import Authority, tls_config
 
 

@@ -1,9 +1,4 @@
-"""Handshakes: counts of all servers, and the bounds of a name server.
-
-A half handshake takes 40 KiB and the time of its connection, so it has a bound in time, in bytes and in number. Beyond
-the numbers of a name server its connections wait for their turn, within the same time; a TLS worker
-(reactor/tls_handshakes.py) closes the oldest instead.
-"""
+"""Counts of TLS handshakes, and the reasons for which connections are refused; of name servers and brokers."""
 
 from __future__ import annotations
 
@@ -18,12 +13,6 @@ from rocketpy.logs import LogLimit, and_more
 from .certificates import Certificates
 
 logger = logging.getLogger(__name__)
-
-TLS_HANDSHAKE = 0x16  # first byte of a TLS connection; that of a plain one is 0
-HANDSHAKE_S = 10.0  # from the first byte on: default of tlsHandshakeTimeoutMillis
-HANDSHAKE_BYTES_MAX = 65_536  # that a TlsSession takes from its peer: a hello, and a chain of certificates
-NAMESRV_HANDSHAKES_MAX = 256  # of a name server at once
-HANDSHAKES_OF_SOURCE_MAX = 32  # of them, of one source
 
 PLAIN = "plain"
 TIMEOUT = "timeout"
