@@ -73,7 +73,7 @@ from .pulling.slow_pull import SlowPull
 from .registration.master_route import WATCH_S, MasterRoute
 from .registration.outer_api import BrokerOuterApi, NameServerClient, RegisteredAs, RegistrationStatistics
 from .runtime_info import WaterMarks
-from .sending.passed_sends import PassedSends, PassingClient
+from .sending.passed_on_sends import PassedOnSends, PassingClient
 from .sending.slow_send import SlowSend
 from .services import BrokerServices
 from .slaves.master_duties import MasterDuties
@@ -305,7 +305,7 @@ class BrokerController:
         self._role.switch(False)
         if self.services.settings.is_slave:
             sends = self._slow_send
-            sends.passed = PassedSends(link, self.services.clock, sends.sends, sends.refuse, followed)
+            sends.passed_on = PassedOnSends(link, self.services.clock, sends.sends, sends.refuse, followed)
 
         def member() -> RegisteredAs | None:
             epoch = mastership() if self._role.is_master else None

@@ -20,7 +20,7 @@ SENDS_REFUSED_BY_SLAVE = "service not available now: this broker is a slave and 
 NOT_PASSED_ON = (
     "service not available now: this broker is a slave, and its master has not taken the message; send again"
 )
-PERHAPS_STORED = (  # the same text in csrc/workers/send/send_answer.c; passed_sends.py knows the answer by it
+PERHAPS_STORED = (  # the same text in csrc/workers/send/send_answer.c; passed_on_sends.py knows the answer by it
     "service not available now: this broker is not certainly the master any more; the message may be stored"
 )
 CHANGES_REFUSED_BY_SLAVE = (

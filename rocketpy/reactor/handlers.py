@@ -20,7 +20,7 @@ class FastPathServer(Protocol):
 
     def is_idle(self) -> bool:
         """Return True if nothing waits to be written or to be answered, and send and pull workers have read all
-        requests of clients, which they may pass on to the manager."""
+        requests of clients, which they may divert to the manager."""
 
     def put_finished(self, record: bytes) -> None:
         """Handle a PUT_RESULT."""

@@ -33,7 +33,7 @@ class WatchedChannel(RingChannel):
 
 
 def watched(request: R, origin: Origin, gateway: Gateway, now_ns: Callable[[], int] = time.monotonic_ns) -> R:
-    """Return the request with a channel that logs its answer. One that is passed back to C has its line from there."""
+    """Return the request with a channel that logs its answer. One that is handed back to C has its line from there."""
 
     def log(answer: RemotingCommand) -> None:
         group, offset = _group_and_offset(request, answer)

@@ -2,7 +2,7 @@
 csrc/ipc/worker_messages.h.
 
 The send and pull workers serve requests that need no decision. All other sends and pulls arrive here as a SendRequest
-or PullRequest. The broker answers them, or passes them back through a FastPath, checked and changed where needed. The
+or PullRequest. The broker answers them, or hands them back through a FastPath, checked and changed where needed. The
 broker owns the tables, and sends every change to the workers in order through the same FastPath.
 """
 
@@ -369,17 +369,17 @@ class FastPath(Protocol):
         properties: bytes | None = None,
         sys_flag: int | None = None,
     ) -> None:
-        """Pass a checked send back; the fast path stores it and answers the client.
+        """Hand a checked send back; the fast path stores it and answers the client.
 
         `properties` given: stored exactly as given; else the request's, with CLUSTER appended.
         """
 
     def complete(self, request: SendRequest) -> None:
-        """The slow path has finished a send: it was passed back, put or answered. Called once per SendRequest, at the
+        """The slow path has finished a send: it was handed back, put or answered. Called once per SendRequest, at the
         end, so that the fast path serves later sends of the connection again (RP_MSG_COMPLETED)."""
 
     def repull(self, request: PullRequest, program: bytes | None = None) -> None:
-        """Pass a pull back after its group was created; the fast path validates it again. `program`: of the SQL92
+        """Hand a pull back after its group was created; the fast path validates it again. `program`: of the SQL92
         expression that it brings."""
 
     def begin_put(self, message: MessageToPut) -> PutUnderWay:

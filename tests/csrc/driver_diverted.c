@@ -13,7 +13,7 @@ static void leave(rp_diverted *diverted, uint64_t connection, uint32_t size) {
     uint8_t *data = calloc(1, size);
     CHECK(data);
     ((rp_msg_send *)data)->origin.connection = connection;
-    CHECK(rp_diverted_pass(diverted, data, size, forget_position, NULL) == RP_OK);
+    CHECK(rp_diverted_put(diverted, data, size, forget_position, NULL) == RP_OK);
     free(data);
 }
 

@@ -221,7 +221,7 @@ static int is_whole(const rp_msg_pull *request, uint32_t size) {
                                        (request->flags & RP_REQUEST_UNCHECKED && strings < size - sizeof *request));
 }
 
-/* A pull that the manager has passed back is answered: it would come back for ever. */
+/* A pull that the manager has handed back is answered: it would come back for ever. */
 static rp_status to_manager(rp_pull *pull, const pull_checked *pulled, const uint8_t *data, uint32_t size) {
     const rp_msg_pull *request = pulled->request;
     rp_span span = {data, size};
@@ -233,7 +233,7 @@ static rp_status to_manager(rp_pull *pull, const pull_checked *pulled, const uin
 }
 
 /* The queue ends before the offset: the log had more, before a power failure or on another master. The manager knows
- * where the group has to go on, and passes the pull back if it does not. */
+ * where the group has to go on, and hands the pull back if it does not. */
 static int is_beyond_queue(const rp_pull *pull, const rp_msg_pull *request) {
     return pull->fetch.status == RP_OFFSET_OVERFLOW_BADLY && !pull->config.is_slave &&
            !(request->flags & RP_REQUEST_RESOLVED);
@@ -348,7 +348,7 @@ rp_status rp_pull_take(rp_pull *pull, const uint8_t *data, uint32_t size) {
     const rp_msg_pull *request = (const rp_msg_pull *)data;
     pull_checked pulled;
     if (!is_whole(request, size)) return RP_OK;
-    if (!pull->tables_ready) { /* the manager passed it back to the worker before this one, whose tables are gone */
+    if (!pull->tables_ready) { /* the manager handed it back to the worker before this one, whose tables are gone */
         pulled = (pull_checked){.request = request, .names = data + sizeof *request};
         return send_back(pull, &pulled,
                          rp_control_find(pull->config.block, pulled.names + request->group_size, request->topic_size,

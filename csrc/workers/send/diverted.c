@@ -24,8 +24,8 @@ static void enter(rp_diverted *diverted, uint64_t connection, uint64_t token) {
     rp_map_put(&diverted->tokens, &connection, sizeof connection, (void *)(uintptr_t)token, &failed);
 }
 
-rp_status rp_diverted_pass(rp_diverted *diverted, const uint8_t *data, uint32_t size,
-                           void (*set_resume_point)(void *context, uint64_t position), void *context) {
+rp_status rp_diverted_put(rp_diverted *diverted, const uint8_t *data, uint32_t size,
+                          void (*set_resume_point)(void *context, uint64_t position), void *context) {
     rp_msg_send request = *(const rp_msg_send *)data;
     rp_span spans[2] = {{&request, sizeof request}, {data + sizeof request, size - (uint32_t)sizeof request}};
     rp_status status = RP_FULL;

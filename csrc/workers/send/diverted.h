@@ -21,12 +21,12 @@ int rp_diverted_find(const rp_diverted *diverted, uint64_t connection);
 static inline int rp_diverted_has(const rp_diverted *diverted, uint64_t connection) {
     return (diverted->tokens.live || diverted->waiting.first) && rp_diverted_find(diverted, connection);
 }
-/* Pass a SEND to the manager. RP_OK; RP_FULL: the bytes waiting, of its connection or of all, would exceed a bound;
+/* Divert a SEND. RP_OK; RP_FULL: the bytes waiting, of its connection or of all, would exceed a bound;
  * RP_NO_MEMORY. If the ring takes it at once in one piece, `set_resume_point` is called before, with the ring position
  * after it.
  */
-rp_status rp_diverted_pass(rp_diverted *diverted, const uint8_t *data, uint32_t size,
-                           void (*set_resume_point)(void *context, uint64_t position), void *context);
+rp_status rp_diverted_put(rp_diverted *diverted, const uint8_t *data, uint32_t size,
+                          void (*set_resume_point)(void *context, uint64_t position), void *context);
 /* Move waiting sends to the ring while it has room. */
 void rp_diverted_flush(rp_diverted *diverted);
 /* The send that has waited for room the longest, or NULL; then remove it. */

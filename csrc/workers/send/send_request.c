@@ -1,8 +1,8 @@
-/* One send. In this order: decide (append, pass to the manager, refuse), check that there is room for the response,
+/* One send. In this order: decide (append, divert to the manager, refuse), check that there is room for the response,
  * append, set the resume point, publish, answer; then send.c releases the input. So nothing is stored that cannot be
  * answered, and a restarted worker knows from the resume point which requests were stored.
  *
- * Order of a connection: once one of its sends was passed to the manager, later ones follow it (diverted.h). */
+ * Order of a connection: once one of its sends was diverted to the manager, later ones follow it (diverted.h). */
 #include <stdlib.h>
 #include "wire/codes.h"
 #include "workers/send/send_delay.h"
@@ -56,7 +56,7 @@ static void set_resume_point_stored(void *context, const rp_put *put, const rp_s
     if (put->is_delivery) rp_delivery_marks_mark(send->config.marks, &put->delivery, stored->end_phy_offset);
 }
 
-static void set_resume_point_passed(void *send, uint64_t position) {
+static void set_resume_point_diverted(void *send, uint64_t position) {
     rp_send_set_resume_point(send, RESUME_AT_MANAGER, position);
 }
 
@@ -68,7 +68,7 @@ static rp_status refuse_overload(rp_send *send, const rp_msg_send *request) {
 static rp_status divert(rp_send *send, const uint8_t *data, uint32_t size) {
     uint64_t connection = ((const rp_msg_send *)data)->origin.connection;
     int is_pipelined = rp_diverted_has(&send->diverted, connection);
-    if (rp_diverted_pass(&send->diverted, data, size, set_resume_point_passed, send) != RP_OK)
+    if (rp_diverted_put(&send->diverted, data, size, set_resume_point_diverted, send) != RP_OK)
         return refuse_overload(send, (const rp_msg_send *)data);
     if (is_pipelined) rp_send_steer(send, connection, RP_REPLY_PAUSE);
     count(send, RP_COUNT_SLOW, 1);
@@ -211,7 +211,7 @@ static rp_status turn_away(rp_send *send, const uint8_t *data, uint32_t size, co
         int is_kept = send->orders.keeps_sends && now_ns < received_ns + KEEP_NS;
         if (is_kept && !send->config.is_slave) return RP_FULL;
         if (is_kept && !(request->version & RP_VERSION_PASSED_ON) &&
-            rp_diverted_pass(&send->diverted, data, size, set_resume_point_passed, send) == RP_OK) {
+            rp_diverted_put(&send->diverted, data, size, set_resume_point_diverted, send) == RP_OK) {
             count(send, RP_COUNT_SLOW, 1);
             return RP_OK;
         }
@@ -250,7 +250,7 @@ static void choose_queue(rp_send *send, const rp_topic *topic, rp_put *put) {
     const rp_msg_send *request = put->request;
     if (topic) put->queue = rp_topic_choose(topic, request->queue_id, &send->random, &put->queue_id);
     if (put->queue || !(request->flags & RP_REQUEST_RESOLVED) || request->queue_id < 0) return;
-    /* Passed back to a restarted worker whose tables come later in the ring. */
+    /* Handed back to a restarted worker whose tables come later in the ring. */
     put->queue_id = request->queue_id;
     put->queue = rp_control_find(send->config.block, put->topic, request->topic_size, (uint32_t)put->queue_id);
     if (put->queue && put->queue->state != RP_QUEUE_LIVE) put->queue = NULL;

@@ -82,7 +82,7 @@ class WorkerLinks:
     pulls: Sequence[Link]  # in the order of csrc/ipc/worker.h
     store: Link | None  # for cleaning; None in tests without one
     queries: Sequence[Link] = ()  # they learn of changed settings only
-    sends: RingReader | None = None  # by which the send worker passes sends to the manager; None in tests without one
+    sends: RingReader | None = None  # by which the send worker diverts sends to the manager; None in tests without one
     requests: Sequence[Ring] = ()  # from decoders to the send and pull workers
 
 

@@ -52,7 +52,7 @@ class PullRefusal:
 
 
 class SlowPull:
-    """Admits pulls that the pull worker passes to the manager, and passes them back. One per broker."""
+    """Admits pulls that the pull worker diverts to the manager, and hands them back. One per broker."""
 
     def __init__(self, services: BrokerServices) -> None:
         self._settings = services.settings
@@ -121,7 +121,7 @@ class SlowPull:
             self._compiling -= Counter((request.channel.connection,))  # drops a connection that has none left
 
     def _repull(self, request: PullRequest) -> None:
-        """Pass the pull back with the program of its expression."""
+        """Hand the pull back with the program of its expression."""
         try:
             program = self._compiler.program(request.subscription)
         except FilterInvalid as exc:

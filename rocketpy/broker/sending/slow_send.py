@@ -43,7 +43,7 @@ from ..delays.timer_changes import TimerChange, TimerChanges, timer_change_of
 from ..property_edits import text_property, with_values, without_timer
 from ..replies import push_send_reply, push_stored_reply
 from ..services import BrokerServices
-from .passed_sends import PassedSends
+from .passed_on_sends import PassedOnSends
 from .pending_sends import PendingSend, PendingSends
 
 
@@ -57,7 +57,7 @@ class Refusal:
 
 @attrs.frozen
 class Resend:
-    """Pass the send back to the send worker with this queue and these flags."""
+    """Hand the send back to the send worker with this queue and these flags."""
 
     queue_id: int
     sys_flag: int
@@ -91,7 +91,7 @@ class Target:
 
 
 class SlowSend:
-    """Admits sends that the send worker passes to the manager, those of a connection in their order. One per broker."""
+    """Admits sends that the send worker diverts to the manager, by connection in their order. One per broker."""
 
     def __init__(self, services: BrokerServices, faults: Faults, count_refused: Callable[[int], None]) -> None:
         """Take what admission needs.
@@ -110,7 +110,7 @@ class SlowSend:
         self._waiting: dict[int, deque[PendingSend]] = {}  # connection -> its sends behind one that waits for the disk
         self.sends = PendingSends(fast_path.complete, self.refuse, faults)
         self._nursery: trio.Nursery | None = None
-        self.passed: PassedSends | None = None  # on a slave with automatic failover, set before the first `submit`
+        self.passed_on: PassedOnSends | None = None  # on a slave with automatic failover, set before the first `submit`
 
     def open(self, nursery: trio.Nursery) -> None:
         """Set the nursery for tasks that wait for a disk or a put. Called before the first `submit`."""
@@ -118,8 +118,8 @@ class SlowSend:
 
     def finish(self) -> bool:
         """Before the manager leaves: end what waits for the master. Returns: whether every send is answered."""
-        if self.passed is not None:
-            self.passed.finish()
+        if self.passed_on is not None:
+            self.passed_on.finish()
         return not len(self.sends)
 
     def submit(self, request: SendRequest) -> None:
@@ -127,8 +127,8 @@ class SlowSend:
         send = self.sends.add(request)
         if send is None:
             return
-        if self.passed is not None:
-            return self.passed.take(send, self._tasks)
+        if self.passed_on is not None:
+            return self.passed_on.take(send, self._tasks)
         connection = request.channel.connection
         queue = self._waiting.get(connection)
         if queue is not None:

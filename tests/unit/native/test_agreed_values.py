@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("rocketpy.native._rocketpy", reason="the send loop is C")
 
 from rocketpy.broker import replies
-from rocketpy.broker.sending import passed_sends
+from rocketpy.broker.sending import passed_on_sends
 from rocketpy.config import failover_relations
 from rocketpy.failover import member_block
 from rocketpy.failover.rules import records
@@ -19,7 +19,7 @@ from tests.support.fast_path_requests import send_v2
 
 
 def test_a_send_waits_for_a_change_of_master_as_long_in_either_worker() -> None:
-    assert lib.RP_SEND_KEEP_MS == passed_sends.KEEP_S * 1000
+    assert lib.RP_SEND_KEEP_MS == passed_on_sends.KEEP_S * 1000
 
 
 def test_a_slave_refuses_sends_in_the_words_of_the_slow_path(tmp_path: Path) -> None:

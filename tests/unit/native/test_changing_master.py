@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("rocketpy.native._rocketpy", reason="the send loop is C")
 
-from rocketpy.broker.sending.passed_sends import PASSED_ON
+from rocketpy.broker.sending.passed_on_sends import PASSED_ON
 from rocketpy.failover.member_block import MemberOrders
 from rocketpy.native.core import ffi, lib
 from tests.support import ring_messages

@@ -78,7 +78,7 @@ def test_an_expression_selects_what_it_does_in_python(rig: FastPath, expression:
 
 @pytest.mark.parametrize(("offset", "code", "next_begin"), [(2, 19, "2"), (3, 21, "2"), (-1, 21, "0")])
 def test_offsets_out_of_range(rig: FastPath, offset: int, code: int, next_begin: str) -> None:
-    """The manager passes a pull beyond the queue back if the group has committed no offset.
+    """The manager hands a pull beyond the queue back if the group has committed no offset.
     Holds: answer, results of a pull."""
     rig.frame(send_v2())
     rig.frame(send_v2())

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from rocketpy.broker import replies
-from rocketpy.broker.sending.passed_sends import BATCH_MAX, FINISH_S, KEEP_S, PASSED_ON
+from rocketpy.broker.sending.passed_on_sends import BATCH_MAX, FINISH_S, KEEP_S, PASSED_ON
 from rocketpy.config import BrokerRole
 from rocketpy.errors import ConnectFailed, ConnectionLost, RequestTimeout
 from rocketpy.message.properties import decode_properties

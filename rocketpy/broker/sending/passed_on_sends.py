@@ -1,4 +1,4 @@
-"""Passes sends that reach a slave on to the master of its group, and the master's answers back.
+"""Sends that reach a slave are passed on to the master of its group, and the master's answers back.
 
 After a planned change of the master, clients send to the former one until they ask for the route again: official
 clients do that every 30 s, and neither an error nor an answer makes them do it sooner. With automatic failover such a
@@ -47,7 +47,7 @@ class PassingClient(Protocol):
 
 
 @attrs.define(eq=False)
-class PassedSends:
+class PassedOnSends:
     """The sends that a slave of a group passes on to its master. One per broker.
 
     Args:
