@@ -96,7 +96,7 @@ class PlanListener:
 
 def _wait_for_listeners(spark: SparkSession) -> None:
     """Let the JVM finish its calls before this process ends: it would log that one has failed."""
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j has no types
+    from py4j.protocol import Py4JError
 
     context = spark.sparkContext._jsc
     if context is not None:  # of a stopped one nothing waits

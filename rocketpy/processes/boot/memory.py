@@ -22,7 +22,7 @@ Each step is measured by what it costs to leave it out. One that gains less than
     an empty ring begins at its start again     csrc/ipc/ring.c                  memory +4 % (*)
     numbers of timers lie side by side          csrc/base/map.c                  memory +2 % (*)
     what was imported is frozen                 share_memory                     memory +36 %
-    objects are immortal                        share_memory                     memory +21 % (CPU -4 %; Python 3.12, 3.13)
+    objects are immortal                        share_memory                     memory +21 % (*; Python 3.12 and 3.13)
     pages of libraries are dropped              share_memory                     memory +4 % (CPU -4 %)
     a guardian imports for its process trees    member.py                        memory of a member +7 %
     a guardian shares its memory as well        member.py                        memory of a member +12 %
