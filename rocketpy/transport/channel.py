@@ -40,7 +40,7 @@ class ChannelLimits:
     requests_max: int = 1024
     """Requests of the peer in work at once: further ones are read when one is finished."""
     requests_size_max: int = 32 * 1024 * 1024
-    """Bytes of requests in work, likewise; a single request is always accepted. Servers only."""
+    """Bytes of requests in work, likewise; a single request is always accepted."""
     in_flight_max: int = IN_FLIGHT_MAX
     """Our requests without a response: more are refused with TooManyRequests."""
     outgoing_size_max: int = 64 * 1024 * 1024
@@ -124,7 +124,7 @@ class ChannelOwner:
     """The client or server that owns channels: what serves their requests, and what bounds them.
 
     A server, which has a budget, begins no request while the peer does not read its replies. A client goes on reading,
-    so that two peers never wait for each other.
+    so that two peers never wait for each other, while its work has room.
     """
 
     table: RequestTable
@@ -528,7 +528,7 @@ class _Work:
     """The requests of the peer that are being answered.
 
     One begins in each turn of the loop: so they begin in their order, and a thousand that came in one read do not pass
-    the bounds, in which an answer counts only once it is written. Those of a server are bounded in bytes as well.
+    the bounds, in which an answer counts only once it is written.
     """
 
     owner: ChannelOwner
@@ -549,6 +549,6 @@ class _Work:
     def has_room(self, size: int, is_choked: bool) -> bool:
         """Return True if a request of `size` bytes may begin; `is_choked`: the peer does not read its replies."""
         limits = self.owner.limits
-        if self._count >= limits.requests_max or self.has_begun:
+        if self._count >= limits.requests_max or self.has_begun or 0 < self.size > limits.requests_size_max - size:
             return False
-        return self.owner.budget is None or not (is_choked or 0 < self.size > limits.requests_size_max - size)
+        return self.owner.budget is None or not is_choked

@@ -224,6 +224,24 @@ def test_requests_in_work_are_bounded() -> None:
     run(main)
 
 
+def test_requests_in_work_are_bounded_in_bytes_for_a_client_too() -> None:
+    """Fault: A broker that sent large requests, whose handlers take long, made a client hold 1024 of 16 MiB each."""
+
+    async def main() -> None:
+        async with aio.open_nursery() as nursery:
+            pair = Pair(nursery, ChannelLimits(requests_size_max=100_000))
+            async with aio.open_nursery() as asking:
+                for _ in range(5):
+                    asking.start_soon(pair.near.invoke, RemotingCommand.request(11, body=bytes(40_000)), 5)
+                await settled()
+                assert pair.far_echo.active == 2
+                pair.far_echo.go.set()
+            assert pair.far_echo.active_max == 2
+            nursery.cancel()
+
+    run(main)
+
+
 def test_our_requests_are_bounded() -> None:
     async def main() -> None:
         async with aio.open_nursery() as nursery:
