@@ -92,6 +92,7 @@ class PushConsumer(GroupMember):
         self._leave_max_s += self.options.shutdown_grace
         self._unpaused = aio.Event()
         self._unpaused.set()
+        self._resets: dict[MessageQueue, int] = {}  # that brokers asked for, and handlers get time before
         self._limits = FlowLimits(
             self.options.pull_threshold_for_queue,
             self.options.pull_threshold_size_for_queue,
@@ -339,23 +340,30 @@ class PushConsumer(GroupMember):
     # --- for brokers (AskedConsumer, ConsumerMember) ------------------------------------------------------------------
 
     async def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Move offsets of our queues as the broker says. Pulls stop, handlers get time to end, then the move."""
-        self.pause()
-        try:
-            affected = [
-                (queue, process_queue)
-                for queue, process_queue in self._rebalancer.queues.items()
-                if queue.topic == topic and queue in offsets
-            ]
-            for _, process_queue in affected:
+        """Move offsets of our queues as the broker says. Pulls stop, handlers get time to end, then the move.
+
+        A call during that time only adds its queues, so that any number of calls costs one task.
+        """
+        is_first = not self._resets
+        for queue, process_queue in self._rebalancer.queues.items():
+            if queue.topic == topic and queue in offsets:
                 process_queue.drop()
                 process_queue.clear()
-            await aio.sleep(self.options.reset_offset_delay)
-            for queue, _ in affected:
-                logger.info("group %s: reset the offset of queue %s to %d", self.group, queue, offsets[queue])
-                self._offsets.update(queue, offsets[queue], increase_only=False)
+                self._resets[queue] = offsets[queue]
+        if not is_first or not self._resets:
+            return
+        self.pause()
+        try:
+            known = 0
+            while known < (known := len(self._resets)):  # the handlers of queues that were added get their time too
+                await aio.sleep(self.options.reset_offset_delay)
+            while self._resets:
+                queue, offset = self._resets.popitem()
+                logger.info("group %s: reset the offset of queue %s to %d", self.group, queue, offset)
+                self._offsets.update(queue, offset, increase_only=False)
                 await self._rebalancer.remove(queue)
         finally:
+            self._resets.clear()
             self.resume()
 
     async def consume_directly(self, message: ReceivedMessage) -> ConsumeMessageDirectlyResult:

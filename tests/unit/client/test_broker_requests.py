@@ -1,5 +1,7 @@
 """What brokers and mqadmin ask of a push consumer: its state, a message consumed directly, a reset of offsets."""
 
+import logging
+
 import pytest
 
 from rocketpy import aio
@@ -99,3 +101,35 @@ def test_offsets_are_reset_backwards_after_handlers_had_time() -> None:
             assert seen.bodies == [b"1", b"2", b"2"]
 
     run(scenario)
+
+
+def test_many_resets_at_once_are_one(caplog: pytest.LogCaptureFixture) -> None:
+    """Fault: Each request of a broker to reset offsets kept a task and its table for ten seconds, without a bound."""
+    first, second = (MessageQueue("T", "broker-a", number) for number in range(2))
+    header = ResetOffsetRequestHeader(topic="T", group="cg", timestamp_ms=0, is_force=True)
+
+    async def scenario(cluster: FakeCluster) -> None:
+        broker = cluster.add_broker(T=2)
+
+        def reset(queue: MessageQueue, offset: int) -> None:
+            body = ResetOffsetBody(offset_table={queue: offset})
+            (channel,) = broker.members["cg"].values()
+            channel.push(RemotingCommand.oneway(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, header, body.encode()))
+
+        async with push_consumer(cluster, Seen(), start=START_FIRST):
+            await aio.sleep(6)
+            for offset in range(20):
+                reset(first, offset)
+            await aio.sleep(9)
+            reset(second, 5)
+            await aio.sleep(9)
+            assert not _resets(caplog), "the handlers of the second queue have ten seconds as well"
+            await aio.sleep(4)
+            assert _resets(caplog) == {f"{first} to 19", f"{second} to 5"}
+
+    with caplog.at_level(logging.INFO):
+        run(scenario)
+
+
+def _resets(caplog: pytest.LogCaptureFixture) -> set[str]:
+    return {text.partition("of queue ")[2] for text in caplog.messages if "reset the offset" in text}
