@@ -25,6 +25,7 @@ __all__ = ["JsonValue", "WireObject", "dump_text", "dumps", "java_double", "load
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
 
 DEPTH_MAX = 64
+TOLERANT_MAX = 1 << 20  # characters: the tolerant parser takes seconds for them, in which a client does nothing else
 _NUMBER_DIGITS_MAX = 64
 _DECODER = json.JSONDecoder(strict=False)
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -57,7 +58,8 @@ def loads(data: bytes | bytearray | memoryview, *, is_strict: bool = False) -> J
         is_strict: refuse what is only leniently JSON, which takes ten times as long to read.
 
     Raises:
-        BodyInvalid: not UTF-8, not even leniently JSON, or nested deeper than 64.
+        BodyInvalid: not UTF-8, not even leniently JSON, nested deeper than 64, or beyond TOLERANT_MAX and JSON neither
+            as it is nor with bare integers and queues as keys.
     """
     try:
         text = str(data, "utf-8")
@@ -73,7 +75,10 @@ def loads_text(text: str, *, is_strict: bool = False) -> JsonValue:
     except (ValueError, RecursionError) as exc:
         if is_strict:
             raise BodyInvalid(f"body is not JSON: {exc}") from None
-        value = _read_quoted(text) or _Reader(text).read()
+        value = _read_quoted(text)
+        if value is None and len(text) > TOLERANT_MAX:
+            raise BodyInvalid(f"body of {len(text)} characters is not JSON: {exc}") from None
+        value = _Reader(text).read() if value is None else value
     return without_lone_surrogates(value) if _SURROGATE_ESCAPE.search(text) else value
 
 

@@ -162,6 +162,15 @@ def test_text_that_never_ends_its_string_is_looked_at_once(end: str) -> None:
         loads(b"{" + (b'\\"' + end.encode()) * 500_000)
 
 
+def test_the_tolerant_parser_is_for_short_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: An answer of 16 MiB that is not quite JSON blocked a client for half a minute."""
+    monkeypatch.setattr(fastjson, "TOLERANT_MAX", 20)
+    assert loads(b"[" + b"1," * 9 + b"]") == [1] * 9
+    with pytest.raises(BodyInvalid, match="body of 22 characters is not JSON"):
+        loads(b"[" + b"1," * 10 + b"]")
+    assert loads(b"{" + b"1:2," * 10 + b"3:4}") == {"1": 2, "3": 4}, "which is read fast"
+
+
 def test_strictly_read_is_only_what_is_json() -> None:
     assert loads(b'{"a":1}', is_strict=True) == {"a": 1}
     for text in (b"{a:1}", b'{1:"a"}', b"{'a':1}", b'{"a":1,}'):
