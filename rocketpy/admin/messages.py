@@ -66,12 +66,10 @@ async def query_by_key(
     count_max: int = 64,
     begin_ms: int = 0,
     end_ms: int = LONG_MAX,
-    inflate: bool = True,
 ) -> list[ReceivedMessage]:
     """Messages with this business key, newest last; the index finds by hash, so the key is compared again.
 
-    Args:
-        inflate: False leaves bodies compressed.
+    Bodies are as they are stored: those of a few compressed messages may have gigabytes.
     """
     header = QueryMessageRequestHeader(
         topic=topic,
@@ -81,14 +79,12 @@ async def query_by_key(
         end_timestamp_ms=end_ms,
         unique_key_query=False,
     )
-    found = await _query(admin, topic, header, inflate=inflate)
+    found = await _query(admin, topic, header)
     return [message for message in found if key in message.keys]
 
 
-async def query_by_unique_key(
-    admin: Admin, topic: str, message_id: str, *, inflate: bool = True
-) -> list[ReceivedMessage]:
-    """Messages with this producer's id: one, or several when a send was repeated. `inflate`: as `query_by_key`."""
+async def query_by_unique_key(admin: Admin, topic: str, message_id: str) -> list[ReceivedMessage]:
+    """Messages with this producer's id: one, or several when a send was repeated. Bodies as of `query_by_key`."""
     begin_ms = max(unique_id_time_ms(message_id, datetime.now()) - CLOCK_TOLERANCE_MS, 0)
     header = QueryMessageRequestHeader(
         topic=topic,
@@ -98,22 +94,18 @@ async def query_by_unique_key(
         end_timestamp_ms=LONG_MAX,
         unique_key_query=True,
     )
-    found = await _query(admin, topic, header, inflate=inflate)
+    found = await _query(admin, topic, header)
     return [message for message in found if message.msg_id == message_id]
 
 
-async def _query(
-    admin: Admin, topic: str, header: QueryMessageRequestHeader, *, inflate: bool
-) -> list[ReceivedMessage]:
+async def _query(admin: Admin, topic: str, header: QueryMessageRequestHeader) -> list[ReceivedMessage]:
     """Ask every broker of the topic. Raises the last error when none answered."""
     found: list[ReceivedMessage] = []
     failure: RocketError | None = None
     answered = False
     for broker_name, address in (await admin.masters_of_topic(topic)).items():
         try:
-            found += await admin.instance.api.query_messages(
-                address, header, broker_name, admin.timeout_s * 3, inflate=inflate
-            )
+            found += await admin.instance.api.query_messages(address, header, broker_name, admin.timeout_s * 3)
             answered = True
         except RocketError as error:
             failure = error

@@ -7,23 +7,21 @@ Lists inflate no bodies: those of a few compressed messages may have gigabytes.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import attrs
 
-from rocketpy.admin.commands.traces import MessageTrace, trace_of
+from rocketpy.admin.commands.traces import MessageTrace, message_trace
 from rocketpy.admin.core import NotFound
 from rocketpy.admin.messages import pulls, query_by_key, query_by_unique_key, view_at
 from rocketpy.client.cluster.route import subscribe_queues
 from rocketpy.client.messages import ReceivedMessage
-from rocketpy.errors import BrokerError, CompressionError, ConfigError, MessageInvalid
-from rocketpy.message.compression import decompress
+from rocketpy.errors import BrokerError, ConfigError, MessageInvalid
 from rocketpy.message.host import format_host
 from rocketpy.message.message_id import decode_offset_message_id
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import TOOLS_CONSUMER_GROUP, TRACE_TOPIC
 from rocketpy.message.numbers import LONG_MAX
-from rocketpy.message.sys_flag import compression_type, is_compressed
 
 from .questions import ASK_S, Answer, Questions
 
@@ -31,7 +29,6 @@ FOUND_MAX = 64
 QUEUES_MAX = 64  # of a topic that are read for a search by time
 OF_QUEUE = 16  # messages of one queue that a search by time reads at least
 SEARCH_S = 2 * ASK_S
-TRACE_BYTES_MAX = 1 << 20  # of one message of the trace topic; clients send about 128 000 bytes
 
 
 @attrs.frozen
@@ -70,7 +67,6 @@ async def search(questions: Questions, wanted: Search) -> Answer[Found]:
                 wanted.key,
                 count_max=FOUND_MAX,
                 begin_ms=wanted.since_ms or 0,
-                inflate=False,
             )
             return _newest(found)
         return await _by_time(questions, wanted.topic, wanted.since_ms)
@@ -90,7 +86,7 @@ async def _by_id(questions: Questions, wanted: Search) -> list[ReceivedMessage]:
     connect to any machine that its author likes.
     """
     if wanted.topic:
-        found = await query_by_unique_key(questions.admin, wanted.topic, wanted.id, inflate=False)
+        found = await query_by_unique_key(questions.admin, wanted.topic, wanted.id)
         if found:
             return found
     try:
@@ -156,22 +152,7 @@ async def at_place(questions: Questions, queue: MessageQueue, offset: int) -> Re
 async def trace(questions: Questions, msg_id: str) -> Answer[MessageTrace]:
     """Ask for the sends and consumptions of a message that clients have traced."""
 
-    async def ask() -> MessageTrace:
-        found = await query_by_key(questions.admin, TRACE_TOPIC, msg_id, count_max=FOUND_MAX, inflate=False)
-        return trace_of(msg_id, _inflated_traces(found))
-
-    return await questions.one(ask)
-
-
-def _inflated_traces(messages: Iterable[ReceivedMessage]) -> Iterator[ReceivedMessage]:
-    """Inflate one message after the other; leave out a damaged body, or one of more than TRACE_BYTES_MAX."""
-    for message in messages:
-        if not is_compressed(message.sys_flag):
-            yield message
-            continue
-        kind = compression_type(message.sys_flag)
-        with contextlib.suppress(CompressionError):
-            yield attrs.evolve(message, body=decompress(message.body, kind, size_max=TRACE_BYTES_MAX))
+    return await questions.one(lambda: message_trace(questions.admin, msg_id, TRACE_TOPIC))
 
 
 def parse_number(text: str, name: str, high: int = LONG_MAX) -> int:

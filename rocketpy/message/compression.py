@@ -72,11 +72,15 @@ def decompress(body: bytes, kind: int, *, size_max: int = INFLATED_SIZE_MAX) -> 
     return inflated
 
 
-def decompress_body(body: bytes, sys_flag: int) -> tuple[bytes, int]:
-    """The body as the producer had it and the sys_flag that goes with it; unchanged if it is not compressed."""
+def decompress_body(body: bytes, sys_flag: int, *, size_max: int = INFLATED_SIZE_MAX) -> tuple[bytes, int]:
+    """The body as the producer had it and the sys_flag that goes with it; unchanged if it is not compressed.
+
+    Raises:
+        CompressionError: as `decompress`.
+    """
     if not is_compressed(sys_flag):
         return body, sys_flag
-    return decompress(body, compression_type(sys_flag)), without_compression(sys_flag)
+    return decompress(body, compression_type(sys_flag), size_max=size_max), without_compression(sys_flag)
 
 
 def _library(kind: CompressionType) -> ModuleType:

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from rocketpy.client.cluster.received import inflated
 from rocketpy.codes import RequestCode
 from rocketpy.remoting.bodies.broker import QueryConsumeQueueResponseBody
 from rocketpy.remoting.headers.pull import QueryConsumeQueueRequestHeader
@@ -77,7 +78,8 @@ async def query_msg_by_unique_key(
     if not found:
         raise NotFound(f"no message {msg_id} in topic {topic}")
     for message in found if show_all else found[:1]:
-        await show_or_consume(admin, out, message, consumer_group, client_id, {**body, "with_offset_id": False})
+        body["with_offset_id"] = False
+        await show_or_consume(admin, out, inflated(message), consumer_group, client_id, body)
 
 
 @command(example="mqadmin queryMsgByKey -n 127.0.0.1:9876 -t OrderTopic -k order-1001")

@@ -5,11 +5,14 @@ Source: RocketMQ 4.9 `QueryMsgTraceByIdSubCommand`, `TraceView`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
 
 import attrs
 
 from rocketpy.client.messages import ReceivedMessage
+from rocketpy.errors import CompressionError
+from rocketpy.message.compression import decompress_body
 from rocketpy.message.names import TRACE_TOPIC
 from rocketpy.message.trace import Pub, SubAfter, decode_records
 
@@ -18,6 +21,8 @@ from ..base import command, option
 from ..core import NotFound
 from ..messages import query_by_key
 from ..output import Column, Output, Table, second_text
+
+TRACE_BYTES_MAX = 1 << 20  # of one message of the trace topic; clients send about 128 000 bytes
 
 
 @attrs.frozen
@@ -34,10 +39,18 @@ class MessageTrace:
 
 async def message_trace(admin: Admin, msg_id: str, trace_topic: str) -> MessageTrace:
     """The trace of the message with this id of its producer. Raises BrokerError: the trace topic does not exist."""
-    return trace_of(msg_id, await query_by_key(admin, trace_topic, msg_id))
+    return _trace_of(msg_id, _inflated(await query_by_key(admin, trace_topic, msg_id)))
 
 
-def trace_of(msg_id: str, messages: Iterable[ReceivedMessage]) -> MessageTrace:
+def _inflated(messages: Iterable[ReceivedMessage]) -> Iterator[ReceivedMessage]:
+    """Inflate one message after the other; leave out a damaged body, or one of more than TRACE_BYTES_MAX."""
+    for message in messages:
+        with contextlib.suppress(CompressionError):
+            body, _ = decompress_body(message.body, message.sys_flag, size_max=TRACE_BYTES_MAX)
+            yield attrs.evolve(message, body=body)
+
+
+def _trace_of(msg_id: str, messages: Iterable[ReceivedMessage]) -> MessageTrace:
     """A message of the trace topic holds records of many messages; these are the ones of `msg_id`."""
     records = [
         (record, message.born_host[0])

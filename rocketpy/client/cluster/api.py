@@ -229,19 +229,13 @@ class MQClientAPI:
         return messages[0]
 
     async def query_messages(
-        self,
-        address: str,
-        header: QueryMessageRequestHeader,
-        broker_name: str,
-        timeout_s: float,
-        *,
-        inflate: bool = True,
+        self, address: str, header: QueryMessageRequestHeader, broker_name: str, timeout_s: float
     ) -> list[ReceivedMessage]:
-        """Messages by key; an empty list if there are none. `inflate`: as `decode_messages`."""
+        """Messages by key, their bodies as they are stored (see `inflated`); an empty list if there are none."""
         response = await self.invoke(address, RemotingCommand.request(RequestCode.QUERY_MESSAGE, header), timeout_s)
         if response.code == ResponseCode.QUERY_NOT_FOUND:
             return []
-        return decode_messages(succeeded(response, address).body, broker_name, inflate=inflate)
+        return decode_messages(succeeded(response, address).body, broker_name, inflate=False)
 
     # --- offsets ------------------------------------------------------------------------------------------------------
 

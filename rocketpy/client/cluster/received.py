@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import logging
 
+import attrs
+
 from rocketpy.errors import CompressionError, MessageInvalid, NumberInvalid
 from rocketpy.message import properties as names
 from rocketpy.message.compression import INFLATED_SIZE_MAX, decompress_body
@@ -76,6 +78,12 @@ def _decode(
 def decode_message(body: bytes | None, broker_name: str) -> ReceivedMessage | None:
     """The first message in the body of a request or an answer, as `decode_messages`; None if there is none."""
     return next(iter(decode_messages(body, broker_name)), None)
+
+
+def inflated(message: ReceivedMessage) -> ReceivedMessage:
+    """A message that was decoded without `inflate`, with its body inflated as `decode_messages` does."""
+    body = _inflated(message.body, message.sys_flag, "message", message.offset_msg_id)
+    return attrs.evolve(message, body=body)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -1,6 +1,7 @@
 """Commands about messages against a scripted cluster: what is asked of whom, what is printed."""
 
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,9 @@ import trio
 import trio.testing
 
 from rocketpy.codes import RequestCode, ResponseCode
+from rocketpy.message.compression import compress
 from rocketpy.message.message_queue import MessageQueue
+from rocketpy.message.sys_flag import COMPRESSED
 from rocketpy.remoting.bodies.broker import (
     ConsumeQueueData,
     QueryConsumeQueueResponseBody,
@@ -89,6 +92,31 @@ def test_query_by_unique_key_and_by_offset(mqadmin: Mqadmin) -> None:
     offset = ("queryMsgByOffset", "-t", "T", "-b", "broker-a", "-i", "1", "-o")
     assert "WARN: No Consumer" in mqadmin(*offset, "0", script=script)
     mqadmin(*offset, "9", script=script, status=4)
+
+
+def test_queries_inflate_only_what_they_show(mqadmin: Mqadmin) -> None:
+    """Fault: A query inflated all messages of an answer at once: 64 of a few KiB could take 4 GiB."""
+    size = 16 << 20
+    bomb = compress(bytes(size))
+
+    def script(cluster: FakeCluster) -> None:
+        broker = cluster.add_broker(T=1, RMQ_SYS_TRACE_TOPIC=1)
+        broker.answer(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, GroupList())
+        for topic in ("T", "RMQ_SYS_TRACE_TOPIC"):
+            for _ in range(4):
+                broker.store(topic, 0, bomb, b"KEYS\x01ID\x02UNIQ_KEY\x01ID\x02", sys_flag=COMPRESSED)
+
+    def peak_of(*argv: str, status: int = 0) -> int:
+        tracemalloc.start()
+        try:
+            mqadmin(*argv, script=script, status=status)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    assert peak_of("queryMsgByKey", "-t", "T", "-k", "ID") < size
+    assert peak_of("queryMsgTraceById", "-i", "ID", status=4) < size
+    assert peak_of("queryMsgByUniqueKey", "-t", "T", "-i", "ID", "-a") < 4 * size, "one after the other"
 
 
 def test_print_messages(mqadmin: Mqadmin) -> None:
