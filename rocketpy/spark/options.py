@@ -82,7 +82,11 @@ def text(value: str) -> str:
 
 
 def directory(value: str) -> Path:
-    return Path(text(value).removeprefix("file://"))
+    """A path, or its URL: `file:///store`, or `file:/store` as Spark's catalog has it."""
+    path = text(value).removeprefix("file://").removeprefix("file:")
+    if "://" in path:  # in a catalog, paths without file: are of the default file system of Hadoop
+        raise ValueError("is no local directory: give it as file:///…")
+    return Path(path)
 
 
 def whole(low: int, high: int) -> Callable[[str], int]:

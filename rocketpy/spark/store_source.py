@@ -6,7 +6,7 @@ The driver lists the files and cuts them into pieces (segments.py); each task ma
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterator, Mapping, MutableMapping
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -24,6 +24,7 @@ from .scan import BadPlace
 from .segments import Boundaries, Piece, end_by_queues, list_segments, mapped, prune_by_queues, prune_by_time
 from .store_options import StoreOptions
 from .store_stream import PiecePartition, StoreStreamReader
+from .table_options import options_of_new_table, options_of_table, schema_with
 from .worker import prepare_worker, reason_first
 
 logger = logging.getLogger(__name__)
@@ -34,28 +35,33 @@ ALWAYS_READ = {Status.OK, Status.END_OF_FILE}
 class StoreSource(DataSource):
     """`spark.read.format("rocketmq_store")`."""
 
-    @reason_first()
-    def __init__(self, options: MutableMapping[str, str]) -> None:
-        super().__init__(options)
-        self.parsed = parse_options(StoreOptions, options, ignored=OF_SPARK - {"path"})
-
     @classmethod
     def name(cls) -> str:
         return "rocketmq_store"
 
-    def schema(self) -> str:
-        return self.parsed.ddl(diagnostics=True)
+    @reason_first()
+    def schema(self) -> Any:
+        table = options_of_new_table(self.options)
+        if table is None:
+            return _parsed(self.options).ddl(diagnostics=True)
+        return schema_with(table, _parsed(table).ddl(diagnostics=True))
 
     @reason_first()
-    def reader(self, schema: Any) -> DataSourceReader:
-        columns = columns_of(schema, diagnostics=True, json_properties=self.parsed.properties_as == "json")
-        return StoreReader(self.parsed, columns)
+    def reader(self, schema: Any) -> StoreReader:
+        table = options_of_table(self.options, schema, self.name())
+        options = _parsed(self.options if table is None else table)
+        columns = columns_of(schema, diagnostics=True, json_properties=options.properties_as == "json")
+        return StoreReader(options, columns)
 
     @reason_first()
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
-        columns = columns_of(schema, diagnostics=True, json_properties=self.parsed.properties_as == "json")
-        options = attrs.evolve(self.parsed, live_tail=True)
-        return StoreStreamReader(options, StoreReader(options, columns).read)
+        reader = self.reader(schema)
+        reader.options = attrs.evolve(reader.options, live_tail=True)
+        return StoreStreamReader(reader.options, reader.read)
+
+
+def _parsed(options: Mapping[str, str]) -> StoreOptions:
+    return parse_options(StoreOptions, options, ignored=OF_SPARK - {"path"})
 
 
 class StoreReader(DataSourceReader):

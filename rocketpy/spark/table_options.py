@@ -1,7 +1,8 @@
 """Options of catalog tables: `CREATE TABLE t USING rocketmq OPTIONS (nameServer '…', topic '…')`.
 
 Spark 4.3 shows a Python source the options of a table once, when it asks for the schema of a new table: beside
-properties of the table, and twice, as `topic` and as `option.topic`. It keeps them in the catalog, but passes only the
+properties of the table (`provider` is one of each table), and twice, as `topic` and as `option.topic`; only the option
+`path`, which is the property `location`, once, as a URL. It keeps them in the catalog, but passes only the
 schema to reads and writes. Therefore the options travel in the schema: as metadata of its first column, which the
 catalog keeps from session to session. Options of a single query are added to them.
 """
@@ -15,6 +16,7 @@ from typing import Any
 import attrs
 from pyspark.sql.types import (
     BinaryType,
+    BooleanType,
     DataType,
     IntegerType,
     LongType,
@@ -36,12 +38,16 @@ TYPES: dict[str, DataType] = {
     "int": IntegerType(),
     "bigint": LongType(),
     "binary": BinaryType(),
+    "boolean": BooleanType(),
     "timestamp": TimestampType(),
     "map<string,string>": MapType(StringType(), StringType()),
 }
 PREFIX = "option."
 METADATA = "rocketmq.options"
-NAME_SERVERS = "nameserver"
+PROVIDER = "provider"
+PATH = "path"
+OF_EVERY_QUERY = {"rocketmq": "nameServer", "rocketmq_store": "path"}
+"""By source, the option without which a query reads a table."""
 SECRETS = frozenset({"accesskey", "secretkey", "securitytoken"})
 
 
@@ -51,11 +57,14 @@ def options_of_new_table(given: Mapping[str, str]) -> dict[str, str] | None:
     Raises:
         ConfigError: one of them is a secret, which everybody could read in the catalog.
     """
-    found = {key.lower().removeprefix(PREFIX): text for key, text in given.items() if key.lower().startswith(PREFIX)}
+    by_key = {key.lower(): text for key, text in given.items()}
+    if PROVIDER not in by_key:
+        return None
+    found = {key.removeprefix(PREFIX): text for key, text in by_key.items() if key.startswith(PREFIX) or key == PATH}
     if secrets := SECRETS & found.keys():
         remedy = "the catalog would show it to everybody: use credentialsFile or credentialsEnv"
         raise ConfigError(remedy, key=min(secrets))
-    return found or None
+    return found
 
 
 def schema_with(options: Mapping[str, str], ddl: str) -> StructType:
@@ -71,14 +80,16 @@ def schema_with(options: Mapping[str, str], ddl: str) -> StructType:
     )
 
 
-def options_of_table(given: Mapping[str, str], schema: StructType) -> dict[str, str] | None:
+def options_of_table(given: Mapping[str, str], schema: StructType, source: str) -> dict[str, str] | None:
     """The options of a query of a table: those that its schema keeps, and the query's own, which win.
 
+    Args:
+        source: a key of OF_EVERY_QUERY.
     Returns: None for a query that says all itself. Its rows may be those of a table, and have that one's schema.
     Raises:
         ConfigError: a table has no options.
     """
-    if NAME_SERVERS in {key.lower() for key in given}:
+    if OF_EVERY_QUERY[source].lower() in {key.lower() for key in given}:
         return None
     for field in schema:
         if METADATA in field.metadata:
@@ -87,8 +98,8 @@ def options_of_table(given: Mapping[str, str], schema: StructType) -> dict[str, 
     if not given:
         raise ConfigError(
             "this option is required. A catalog table made with a list of columns has no options: use CREATE TABLE t "
-            "USING rocketmq OPTIONS (…) without one; the option columns chooses columns",
-            key="nameServer",
+            f"USING {source} OPTIONS (…) without one; the option columns chooses columns",
+            key=OF_EVERY_QUERY[source],
         )
     return None
 

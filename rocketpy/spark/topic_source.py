@@ -62,12 +62,12 @@ class TopicSource(DataSource):
 
 
 def _sink_options(given: MutableMapping[str, str], schema: Any) -> SinkOptions:
-    table = options_of_table(given, schema)
+    table = options_of_table(given, schema, TopicSource.name())
     return parse_options(SinkOptions, given, ignored=OF_SPARK) if table is None else parse_table_options(table)[1]
 
 
 def _source_options(given: MutableMapping[str, str], schema: Any) -> TopicOptions:
-    table = options_of_table(given, schema)
+    table = options_of_table(given, schema, TopicSource.name())
     return parse_options(TopicOptions, given, ignored=OF_SPARK) if table is None else parse_table_options(table)[0]
 
 

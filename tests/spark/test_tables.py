@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from rocketpy.client import Message, ProducerOptions
 from rocketpy.client.sync import Producer
 from rocketpy.errors import ConfigError
-from rocketpy.spark.columns import COLUMNS, DIAGNOSTICS, ddl_of
+from rocketpy.spark.columns import COLUMNS, ddl_of
+from rocketpy.spark.store_source import StoreSource
 from rocketpy.spark.table_options import (
     METADATA,
     options_of_new_table,
@@ -23,7 +25,9 @@ from rocketpy.spark.table_options import (
 )
 from rocketpy.spark.topic_source import TopicSource
 from tests.spark.catalog_process import run_statements
+from tests.spark.test_segments import make_store
 from tests.support.broker import RunningBroker
+from tests.support.doc_examples import ROOT
 from tests.support.readers import readable
 
 PLAIN = StructType([StructField("body", BinaryType())])
@@ -48,18 +52,19 @@ def test_the_schema_of_a_table_keeps_its_options() -> None:
     kept = {"columns": "tags,body", "nameserver": "n:1", "producergroup": "p", "topic": "T"}
     assert json.loads(schema.fields[0].metadata[METADATA]) == kept
     again = StructType.fromJson(json.loads(schema.json()))
-    assert options_of_table({}, again) == kept
-    assert options_of_table({"Topic": "U"}, again) == kept | {"topic": "U"}
+    assert options_of_table({}, again, "rocketmq") == kept
+    assert options_of_table({"Topic": "U"}, again, "rocketmq") == kept | {"topic": "U"}
     source, sink = parse_table_options(kept)
     assert (source.topic, sink.topic, sink.producer_group) == ("T", "T", "p")
     assert sink.ignore_unknown_columns
-    assert options_of_table({"nameServer": "m:1", "topic": "U"}, again) is None, "a query with rows of the table"
+    query = {"nameServer": "m:1", "topic": "U"}
+    assert options_of_table(query, again, "rocketmq") is None, "a query with rows of the table"
 
 
 def test_options_of_queries_are_not_a_tables() -> None:
     given = {"nameServer": "n:1", "topic": "T"}
     assert options_of_new_table(given) is None
-    assert options_of_table(given, PLAIN) is None
+    assert options_of_table(given, PLAIN, "rocketmq") is None
     with pytest.raises(ConfigError, match="unknown option"):
         TopicSource(given | {"producerGroup": "p"}).schema()
 
@@ -71,10 +76,18 @@ def test_errors_of_tables_say_what_to_do() -> None:
         TopicSource(CREATED | {"option.topik": "s"}).schema()
     with pytest.raises(ConfigError, match=r"nameServer: this option is required.*made with a list of columns"):
         TopicSource({}).reader(PLAIN)
+    with pytest.raises(
+        ConfigError, match=r"path: this option is required.*made with a list of columns.*rocketmq_store"
+    ):
+        StoreSource({}).reader(PLAIN)
+    with pytest.raises(ConfigError, match="nameServer: this option is required"):
+        TopicSource({"provider": "rocketmq", "owner": "somebody"}).schema()
+    with pytest.raises(ConfigError, match='path: "hdfs://n/s" is no local directory: give it as file:///…'):
+        StoreSource({"provider": "rocketmq_store", "path": "hdfs://n/s"}).schema()
 
 
 def test_every_column_has_a_type() -> None:
-    every = schema_with({}, ddl_of([name for name in COLUMNS if name not in DIAGNOSTICS]))
+    every = schema_with({}, ddl_of(list(COLUMNS)))
     assert [field.dataType.simpleString() for field in every] == [COLUMNS[name].ddl for name in every.names]
 
 
@@ -117,3 +130,30 @@ def test_a_table_is_read_in_a_new_session(java: None, broker: RunningBroker, tmp
     assert run_statements(tmp_path, f"CREATE TABLE kept USING rocketmq OPTIONS ({where})") == []
     query = "SELECT count(tags), sum(cast(cast(body AS string) AS int)) FROM kept"
     assert run_statements(tmp_path, query) == [[5, 10]]
+
+
+def test_a_store_is_a_table_of_the_catalog(spark: Any, tables: list[str], tmp_path: Path) -> None:
+    """Fault: CREATE TABLE failed at the option "owner", and a table without options could be read by nobody."""
+    tables += ["kept_log", "placed"]
+    (path := tmp_path / "a store%20ö").mkdir()
+    places = make_store(path, 60, units=True)
+    spark.sql(f"CREATE TABLE kept_log USING rocketmq_store OPTIONS (path '{path}', topics 'A', columns 'all')")
+    spark.sql(f"CREATE TABLE placed USING rocketmq_store LOCATION '{path}' OPTIONS (columns 'physicalOffset,crcOk')")
+    assert spark.table("kept_log").count() == 40
+    assert sorted(row.physicalOffset for row in spark.table("placed").collect()) == places
+    assert spark.sql(f"SELECT * FROM kept_log WITH (endPhysicalOffset = '{places[3]}')").count() == 2
+    stream = spark.readStream.table("kept_log").writeStream.format("memory").queryName("followed")
+    stream.trigger(availableNow=True).start().awaitTermination()
+    assert spark.table("followed").count() == 40
+    spark.sql("DROP TABLE placed")
+    assert spark.table("kept_log").count() == 40, "the files are not the catalog's"
+
+
+def test_the_table_of_a_store_on_the_page_is_read_in_a_new_session(java: None, tmp_path: Path) -> None:
+    text = (ROOT / "docs/use/spark.md").read_text()
+    (statement,) = re.findall(r"`(CREATE TABLE log USING rocketmq_store .*?)`", text)
+    make_store(tmp_path / "s", 60, units=True)
+    assert run_statements(tmp_path, statement.replace("/store", str(tmp_path / "s"))) == []
+    assert run_statements(tmp_path, "SELECT count(body), count(DISTINCT topic) FROM log") == [[60, 2]]
+    assert run_statements(tmp_path, "DROP TABLE log") == []
+    assert any((tmp_path / "s/commitlog").iterdir())
