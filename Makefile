@@ -149,8 +149,16 @@ build/reader-%: | $(VENV)/.spark
 	@$(BIN)/python -m tests.spark_tables.packages $*
 	$(install_pyspark)
 
+# The newest DuckDB whose extensions for tables are packages; another version of DuckDB does not load them.
+DUCKDB := 1.5.5
+
+build/duckdb-%: | $(VENV)/.dev
+	@$(INSTALL) --quiet --target $@.new $(foreach part,duckdb duckdb-extension-avro duckdb-extension-delta duckdb-extension-iceberg,$(part)==$*)
+	@mv $@.new $@
+
 test-tables: export ROCKETPY_READER = $(READER)
-test-tables: $(VENV)/.delta build/reader-$(READER)  ## tables read and maintained by a Spark with their packages, and in Iceberg's REST catalog (Java 17, Maven); SPARK=4.0.5: by that version
+test-tables: export ROCKETPY_DUCKDB = $(DUCKDB)
+test-tables: $(VENV)/.delta build/reader-$(READER) build/duckdb-$(DUCKDB)  ## tables read by DuckDB, read and maintained by a Spark with their packages, and in Iceberg's REST catalog (Java 17, Maven); SPARK=4.0.5: by that version
 	@sh deploy/java_17.sh
 	$(PYTEST) --numprocesses 0 tests/spark_tables
 

@@ -74,7 +74,7 @@ def test_a_kill_of_a_run_leaves_each_record_once(kind: Format, tmp_path: Path, c
 def test_duckdb_and_pandas_read_the_table(kind: Format, broker: RunningBroker, tmp_path: Path) -> None:
     """A topic with a name that a path must escape; runs go on after each other, and queues keep their positions.
 
-    DuckDB gets the files of the table's newest version: its own extensions for tables are not in its package.
+    DuckDB gets the files of the table's newest version; tests/spark_tables reads tables with its extensions.
     """
     topic, orders, target = f"%RETRY%{kind.name}", f"Orders-{kind.name}", tmp_path / "t"
     words = ["-n", broker.namesrv, "-t", topic, "-t", orders, str(target)]
