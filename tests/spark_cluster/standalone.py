@@ -44,8 +44,8 @@ class Cluster:
                 [str(home / "bin/spark-class"), *words], env=environment, stdout=log, stderr=log, start_new_session=True
             )
 
-    def start_worker(self, number: int) -> None:
-        options = ["--host", HOST, "--cores", "1", "--memory", "1g", "--webui-port", "0"]
+    def start_worker(self, number: int, cores: int = 1) -> None:
+        options = ["--host", HOST, "--cores", str(cores), "--memory", "1g", "--webui-port", "0"]
         work = str(self.directory / f"worker-{number}")
         self.workers[number] = self.start(f"worker-{number}", WORKER, *options, "--work-dir", work, self.url)
         wait_until(lambda: "Successfully registered with master" in self.text(f"worker-{number}"), "a worker", STARTS_S)

@@ -17,8 +17,10 @@ import rocketpy.cli.pipeline.main as pipeline
 from rocketpy.client import Message, ProducerOptions
 from rocketpy.client.sync import Producer
 from tests.spark.query_process import QueryProcess
+from tests.spark.test_segments import make_store
 from tests.spark_cluster.standalone import running_cluster
 from tests.support.broker import RunningBroker
+from tests.support.doc_programs import blocks
 from tests.support.readers import readable
 from tests.support.waiting import wait_until
 
@@ -80,5 +82,27 @@ def test_a_job_runs_on_the_cluster(java: None, broker: RunningBroker, tmp_path: 
         environment = os.environ | {"PYSPARK_PYTHON": sys.executable}
         done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
         assert done.returncode == 0, done.stderr
+    files = list((tmp_path / "archive").rglob("*.parquet"))
+    assert sum(pq.read_metadata(file).num_rows for file in files) == 300
+
+
+def test_the_page_s_command_archives_a_shared_store(java: None, tmp_path: Path) -> None:
+    (script,) = (block for block in blocks("docs/use/spark-cluster.md", "sh") if "spark://host:7077" in block)
+    command, _ = script.split("\n\n")  # the second one is for YARN
+    make_store(tmp_path / "store", 300)
+    with running_cluster(tmp_path, 0) as cluster:
+        cluster.start_worker(0, cores=4)
+        for there, here in (
+            ("spark://host:7077", cluster.url),
+            ("/opt/rocketpy/bin/python3", sys.executable),
+            ("/shared", str(tmp_path)),
+        ):
+            assert there in command
+            command = command.replace(there, here)
+        environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+        words = ["sh", "-ec", command]
+        done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+        assert done.returncode == 0, done.stderr
+        assert "Asked to launch executor" in cluster.text("worker-0")
     files = list((tmp_path / "archive").rglob("*.parquet"))
     assert sum(pq.read_metadata(file).num_rows for file in files) == 300
