@@ -40,6 +40,14 @@ import pathlib
 for process in sorted(pathlib.Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
     print((process / "comm").read_text().strip())
 """
+COUNTED = """
+import sys
+from rocketpy.processes.boot.memory import share_memory
+share_memory()
+before = sys.getrefcount(share_memory)
+references = [share_memory] * 1000
+print(sys.getrefcount(share_memory) - before)
+"""
 
 pytestmark = pytest.mark.skipif(bool(missing_tools()), reason=f"missing: {', '.join(missing_tools())}")
 
@@ -129,6 +137,16 @@ def test_orphans_are_reaped(image: Image, volume: Path) -> None:
         assert running.execute("python3", "-c", ORPHAN).returncode == 0
         wait_until(lambda: "orphan" not in running.execute("python3", "-c", NAMES).stdout, "the end of the orphan")
         assert running.execute("python3", "-c", NAMES).stdout.splitlines()[0] == "tini"
+        assert running.stop() == 0
+
+
+def test_objects_are_immortal_before_workers_are_forked(image: Image, volume: Path) -> None:
+    """Fault: The Python of the image had no immortal objects, and an idle broker took a fifth more memory."""
+    _, namesrv, variables = ports()
+    with standalone(image, volume, namesrv, variables) as running:
+        wait_ready(running)
+        counted = running.execute("python3", "-c", COUNTED)
+        assert (counted.stdout.strip(), counted.stderr) == ("0", "")
         assert running.stop() == 0
 
 

@@ -27,7 +27,7 @@ PAGE = "run/docker.md"
 IMAGE = "rocketpy"
 PULL_S = 300.0
 FILES = 65536  # that a container of the compose files may open
-BASE = "debian:bookworm-slim"
+BASE = "debian:trixie-slim"
 # Images by repository: the package with the same program, and its command.
 STAND_INS = {
     "quay.io/coreos/etcd": ("etcd-server", ["etcd"]),

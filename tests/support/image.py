@@ -1,7 +1,7 @@
 """The image of deploy/docker, built and run without Docker: buildah, mmdebstrap and crun of Debian. `docker.py` builds
 and runs it with Docker.
 
-base        what the Dockerfile's debian:bookworm-slim is: minbase, without manuals and languages, by mmdebstrap
+base        what the Dockerfile's debian:trixie-slim is: minbase, without manuals and languages, by mmdebstrap
 image       by buildah, in a chroot, as an ordinary user (nobody); all that it keeps is in build/image, and of the
             images with the same name only the last one
 container   by crun, as root, with what `docker run --read-only --cap-drop ALL --user UID --network host --volume
@@ -28,7 +28,7 @@ TOOLS = ("buildah", "mmdebstrap", "crun")
 WORK = ROOT / "build/image"
 BUILDER, BUILDER_IDS = "nobody", "200000:65536"  # and the users of the image, as /etc/subuid would give them to it
 PLACE = Path("/mnt")  # where the builder finds this tree, whose directories may be root's alone
-BASE, IMAGE = "localhost/debian:bookworm-slim", "localhost/rocketpy"
+BASE, IMAGE = "localhost/debian:trixie-slim", "localhost/rocketpy"
 LEFT_OUT = ("path-exclude=/usr/share/man/*", "path-exclude=/usr/share/locale/*", "path-exclude=/usr/share/doc/*")
 OURS = ("/etc/pip.conf", "/usr/local/share/ca-certificates")  # with what this machine reaches PyPI, if it has that
 NAMESPACES = ("pid", "mount", "ipc", "uts")
@@ -88,8 +88,8 @@ def make_base() -> None:
 
 
 @contextlib.contextmanager
-def debian(*packages: str, hooks: Sequence[str] = ()) -> Iterator[Path]:
-    """Make an archive of Debian 12, as small as debian:bookworm-slim, with these packages.
+def debian(hooks: Sequence[str] = ()) -> Iterator[Path]:
+    """Make an archive of Debian 13, as small as debian:trixie-slim.
 
     Args:
         hooks: options of mmdebstrap that change the files at the end.
@@ -97,10 +97,8 @@ def debian(*packages: str, hooks: Sequence[str] = ()) -> Iterator[Path]:
     WORK.mkdir(parents=True, exist_ok=True)
     archive = WORK / f"base-{uuid.uuid4().hex[:8]}.tar"
     options = [f"--dpkgopt={option}" for option in LEFT_OUT]
-    options += ["--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr", *hooks]
-    options += [f"--include={package}" for package in ("usr-is-merged", *packages)]
     try:
-        run("mmdebstrap", "--variant=minbase", OLD_LISTS, *options, "bookworm", archive)
+        run("mmdebstrap", "--variant=minbase", OLD_LISTS, *options, *hooks, "trixie", archive)
         yield archive
     finally:
         archive.unlink(missing_ok=True)
