@@ -93,6 +93,7 @@ class PushConsumer(GroupMember):
         self._unpaused = aio.Event()
         self._unpaused.set()
         self._resets: dict[MessageQueue, int] = {}  # that brokers asked for, and handlers get time before
+        self._is_resetting = False
         self._limits = FlowLimits(
             self.options.pull_threshold_for_queue,
             self.options.pull_threshold_size_for_queue,
@@ -344,25 +345,27 @@ class PushConsumer(GroupMember):
 
         A call during that time only adds its queues, so that any number of calls costs one task.
         """
-        is_first = not self._resets
         for queue, process_queue in self._rebalancer.queues.items():
             if queue.topic == topic and queue in offsets:
                 process_queue.drop()
                 process_queue.clear()
                 self._resets[queue] = offsets[queue]
-        if not is_first or not self._resets:
+        if self._is_resetting or not self._resets:
             return
+        self._is_resetting = True
         self.pause()
         try:
-            known = 0
-            while known < (known := len(self._resets)):  # the handlers of queues that were added get their time too
-                await aio.sleep(self.options.reset_offset_delay)
-            while self._resets:
-                queue, offset = self._resets.popitem()
-                logger.info("group %s: reset the offset of queue %s to %d", self.group, queue, offset)
-                self._offsets.update(queue, offset, increase_only=False)
-                await self._rebalancer.remove(queue)
+            while self._resets:  # also those that come while others are moved
+                known = 0
+                while known < (known := len(self._resets)):  # the handlers of queues that were added get their time too
+                    await aio.sleep(self.options.reset_offset_delay)
+                due, self._resets = self._resets, {}
+                for queue, offset in due.items():
+                    logger.info("group %s: reset the offset of queue %s to %d", self.group, queue, offset)
+                    self._offsets.update(queue, offset, increase_only=False)
+                    await self._rebalancer.remove(queue)
         finally:
+            self._is_resetting = False
             self._resets.clear()
             self.resume()
 

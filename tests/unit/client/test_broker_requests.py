@@ -23,6 +23,8 @@ from tests.support.push_consumers import Seen, store
 
 pytestmark = pytest.mark.usefixtures("backend")
 
+FIRST, SECOND = (MessageQueue("T", "broker-a", number) for number in range(2))
+
 
 async def ask(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand:
     """Ask the only member of the group, as a broker does."""
@@ -105,30 +107,49 @@ def test_offsets_are_reset_backwards_after_handlers_had_time() -> None:
 
 def test_many_resets_at_once_are_one(caplog: pytest.LogCaptureFixture) -> None:
     """Fault: Each request of a broker to reset offsets kept a task and its table for ten seconds, without a bound."""
-    first, second = (MessageQueue("T", "broker-a", number) for number in range(2))
-    header = ResetOffsetRequestHeader(topic="T", group="cg", timestamp_ms=0, is_force=True)
 
     async def scenario(cluster: FakeCluster) -> None:
         broker = cluster.add_broker(T=2)
-
-        def reset(queue: MessageQueue, offset: int) -> None:
-            body = ResetOffsetBody(offset_table={queue: offset})
-            (channel,) = broker.members["cg"].values()
-            channel.push(RemotingCommand.oneway(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, header, body.encode()))
-
         async with push_consumer(cluster, Seen(), start=START_FIRST):
             await aio.sleep(6)
             for offset in range(20):
-                reset(first, offset)
+                _reset(broker, FIRST, offset)
             await aio.sleep(9)
-            reset(second, 5)
+            _reset(broker, SECOND, 5)
             await aio.sleep(9)
             assert not _resets(caplog), "the handlers of the second queue have ten seconds as well"
             await aio.sleep(4)
-            assert _resets(caplog) == {f"{first} to 19", f"{second} to 5"}
+            assert _resets(caplog) == {f"{FIRST} to 19", f"{SECOND} to 5"}
 
     with caplog.at_level(logging.INFO):
         run(scenario)
+
+
+def test_a_reset_waits_for_handlers_also_while_another_is_done(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(cluster: FakeCluster) -> None:
+        broker = cluster.add_broker(T=2)
+        async with push_consumer(cluster, Seen(), start=START_FIRST) as consumer:
+            await aio.sleep(6)
+            _reset(broker, FIRST, 19)
+            await aio.sleep(9)
+            async with consumer._rebalancer._lock:  # the first queue cannot be given up yet
+                await aio.sleep(3)
+                _reset(broker, SECOND, 5)
+                await aio.sleep(1)
+            await aio.sleep(5)
+            assert _resets(caplog) == {f"{FIRST} to 19"}, "the handlers of the second queue have ten seconds as well"
+            await aio.sleep(7)
+            assert _resets(caplog) == {f"{FIRST} to 19", f"{SECOND} to 5"}
+
+    with caplog.at_level(logging.INFO):
+        run(scenario)
+
+
+def _reset(broker: FakeBroker, queue: MessageQueue, offset: int) -> None:
+    header = ResetOffsetRequestHeader(topic="T", group="cg", timestamp_ms=0, is_force=True)
+    body = ResetOffsetBody(offset_table={queue: offset})
+    (channel,) = broker.members["cg"].values()
+    channel.push(RemotingCommand.oneway(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, header, body.encode()))
 
 
 def _resets(caplog: pytest.LogCaptureFixture) -> set[str]:
