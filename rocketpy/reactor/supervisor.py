@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from rocketpy.errors import RocketError
+from rocketpy.errors import ConfigError, RocketError, StoreError
 from rocketpy.faults import first_of
 
 from .process import Identity, expect_frames, forget_handlers, hold_signals, own_standard_streams
@@ -284,8 +284,9 @@ class Supervisor:
             status = spec.main(child.context) or 0
         except BaseException as exc:
             own_standard_streams()
-            reason = first_of(exc)  # trio puts what leaves a nursery into a group
-            if isinstance(reason, RocketError) and not spec.block.is_ready:
+            reason = first_of(exc)  # trio puts what leaves a nursery into a group; a lost connection in it may pass
+            expected = RocketError if reason is exc else (ConfigError, StoreError)
+            if isinstance(reason, expected) and not spec.block.is_ready:
                 logger.error("worker %s cannot start: %s", spec.name, reason)
                 status = EXIT_CANNOT_BOOT
             else:

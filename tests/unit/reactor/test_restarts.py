@@ -18,7 +18,7 @@ import trio
 
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
-from rocketpy.errors import ConfigError
+from rocketpy.errors import ConfigError, ConnectionLost
 from rocketpy.native.core import lib
 from rocketpy.reactor.worker_spec import RestartPolicy, WorkerContext
 from tests.support.toy_workers import Journal, Launcher, Run, pid_in, serve
@@ -46,6 +46,23 @@ def test_a_worker_that_cannot_boot_stops_the_start_with_one_line(
     shown = capfd.readouterr().err
     assert "worker acceptor cannot start: listenPort: port 10911 is taken\n" in shown
     assert "Traceback" not in shown
+
+
+def lose_a_connection(context: WorkerContext, journal: Journal) -> None:
+    async def main() -> None:
+        async with trio.open_nursery():
+            raise ConnectionLost("the name server closed it")
+
+    if context.block.epoch == 1:
+        trio.run(main)
+    serve(context, journal)
+
+
+def test_a_connection_that_is_lost_before_a_worker_is_ready_stops_nothing(launch: Launcher) -> None:
+    run = launch({"a": lose_a_connection, "b": serve})
+    run.journal.lines_until("all ready")
+    os.kill(run.pid, signal.SIGTERM)
+    assert run.end() == 0
 
 
 def crash(context: WorkerContext, journal: Journal) -> None:
