@@ -42,7 +42,6 @@ HISTORY = {
     "checks-before-and-after.md": "checks that were merged, and the seconds before",
     "codec-workers-and-spinning.md": "why two cores have no codec worker",
     "heartbeat-answers.md": "why answers to repeated heartbeats wait 20 ms",
-    "loop-steps.md": "of before its command wrote them; the next run does",
     "page-cache-and-syncs.md": "why page cache comes in pieces, and files are synced one by one",
     "synchronous-send.md": "wake-ups of a synchronous send, and what did not help",
     "versions-before-the-rooms.md": "a change",
