@@ -190,7 +190,8 @@ class ClientInstance:
         names = ", ".join(data.broker_name for data in route.queue_datas)
         logger.info("topic %s has a new route: brokers %s", topic, names or "none")
         if left_out := len(route.queue_datas) - len(usable_queue_datas(route)):
-            logger.warning("left out %d brokers with most queues: topic %s has over %d", left_out, topic, QUEUES_MAX)
+            text = "topic %s has more than %d queues: left out the %d brokers with the most"
+            logger.warning(text, topic, QUEUES_MAX, left_out)
         for data in route.broker_datas:
             self.brokers[data.broker_name] = dict(data.broker_addrs)
         self.routes[topic] = route
