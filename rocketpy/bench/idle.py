@@ -209,10 +209,19 @@ def with_room(settings: Mapping[str, str], clients: int) -> dict[str, str]:
     By default one selector takes them all, or a few where there are many cores. Where the limit of open files is lower
     (ulimit -Hn), there are as many selectors as it takes, if `settings` does not say otherwise.
     """
-    needed = -(-clients // max(1, raised_limit() - DESCRIPTORS_KEPT))
-    if needed <= _default_selectors() or settings.keys() & {"selectorWorkers", "serverSelectorThreads"}:
+    if clients <= default_room() or settings.keys() & {"selectorWorkers", "serverSelectorThreads"}:
         return dict(settings)
-    return {**settings, "selectorWorkers": str(needed)}
+    return {**settings, "selectorWorkers": str(-(-clients // _process_room()))}
+
+
+def default_room() -> int:
+    """Return how many clients a broker with default settings takes, by the limit of open files."""
+    return _process_room() * _default_selectors()
+
+
+def _process_room() -> int:
+    """Return how many connections one process may have open."""
+    return max(1, raised_limit() - DESCRIPTORS_KEPT)
 
 
 def _default_selectors() -> int:
@@ -248,7 +257,7 @@ def idle_clients(port: int, count: int) -> Iterator[list[Tally]]:
         BenchFailed: they are not all connected after CONNECT_S_MAX.
     """
     tallies: list[Tally] = []
-    share = max(1, min(count, raised_limit() - DESCRIPTORS_KEPT))
+    share = max(1, min(count, _process_room()))
     context, crowds = multiprocessing.get_context("spawn"), []
     try:
         for first in range(0, count, share):
