@@ -29,7 +29,7 @@ typedef struct rp_worker {
     uint64_t busy_since_ns; /* start of the current pass, 0 between passes; send only: shows a stalled append */
     uint64_t serving; /* connection whose request is being served; 0: none */
     uint64_t suspect; /* set by the supervisor: connection whose request the last worker crashed on; 0: none */
-    uint64_t has_crashed; /* set by the supervisor: 1: the last worker crashed; 0: it was killed, or there is none */
+    uint64_t has_crashed; /* set by the supervisor: 1: the last worker crashed or looped; 0: it was killed */
     uint64_t counters[RP_COUNTERS_MAX]; /* RP_COUNT_* of worker_counters.h; plain stores by the worker alone */
     /* Per input ring, so that a restarted worker neither repeats nor drops a message: the input up to `source_head` is
      * processed once the ring `output` has reached `output_position`. */

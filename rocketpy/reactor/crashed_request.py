@@ -11,7 +11,8 @@ crash does not count towards the limit of restarts: a client that repeats the re
 
 Some requests are no longer in the ring when the worker crashes: the manager copies its requests, and large ones cross
 in parts. Those are lost with the worker. A timer stays in its ring: the restarted send worker tries it again, and
-skips it when three have crashed (csrc/store/timers/delivery_marks.h).
+skips it when three have crashed. A hang counts as a crash there if the worker computed (`has_computed`): a disk that
+hangs says nothing of the timer (csrc/store/timers/delivery_marks.h).
 """
 
 from __future__ import annotations

@@ -99,11 +99,33 @@ def forget_handlers(*, ends_on_sigterm: bool = False) -> None:
         signal.signal(number, signal.SIG_DFL if is_obeyed else signal.SIG_IGN)
 
 
+def processor_times(pid: int) -> tuple[int, int]:
+    """Return the time that a process has run: its own code, and that of the kernel; fields 14 and 15 of /proc/PID/stat.
+
+    (0, 0) if it cannot be read.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        user, system = _fields(Path(f"/proc/{pid}/stat"))[11:13]
+        return int(user), int(system)
+    return 0, 0
+
+
+def has_computed(pid: int, since: tuple[int, int]) -> bool:
+    """Return True if a process has run its own code since then, more than that of the kernel: one that waits for a disk
+    or for memory has not."""
+    user, system = (now - then for now, then in zip(processor_times(pid), since, strict=True))
+    return user > system
+
+
+def _fields(status: Path) -> list[bytes]:
+    """The fields of a file `stat` from field 3 on, the first one after the name."""
+    return status.read_bytes().rpartition(b")")[2].split()
+
+
 def _command_line_place(status: Path = Path("/proc/self/stat")) -> tuple[int, int]:
     """Address range of the command line in memory: fields 48 and 49 of /proc/self/stat.
 
     (0, 0), so that `ps` shows the command of the supervisor for each worker, where the kernel is emulated without them.
     """
-    fields = status.read_bytes().rpartition(b")")[2].split()
-    places = fields[45:47]  # counted from field 3, the first one after the name
+    places = _fields(status)[45:47]
     return (int(places[0]), int(places[1])) if len(places) == 2 else (0, 0)

@@ -79,7 +79,8 @@ class WorkerBlock:
         self.pointer.suspect = connection
 
     def note_crash(self, value: bool) -> None:
-        """Set by the supervisor: whether the previous process of this worker crashed, rather than was killed."""
+        """Set by the supervisor: whether the previous process of this worker crashed, or looped for ever, over its
+        request; not if it was killed for another reason."""
         self.pointer.has_crashed = value
 
     def counters(self) -> tuple[int, ...]:

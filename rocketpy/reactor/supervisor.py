@@ -27,7 +27,15 @@ import attrs
 from rocketpy.errors import ConfigError, RocketError, StoreError
 from rocketpy.faults import first_of
 
-from .process import Identity, expect_frames, forget_handlers, hold_signals, own_standard_streams
+from .process import (
+    Identity,
+    expect_frames,
+    forget_handlers,
+    has_computed,
+    hold_signals,
+    own_standard_streams,
+    processor_times,
+)
 from .ring import STOP_INTAKE, STOP_LEAVE
 from .worker_spec import EXIT_REOPEN, WorkerContext, WorkerSpec
 
@@ -66,6 +74,8 @@ class _Child:
     restarts: list[float] = attrs.field(init=False, factory=list)  # times within the window
     faults: list[float] = attrs.field(init=False, factory=list)  # times within the window of crashes by a request
     is_hung: bool = attrs.field(init=False, default=False)
+    is_looping: bool = attrs.field(init=False, default=False)  # it is hung, and computes
+    times: tuple[int, int] | None = attrs.field(init=False, default=None)  # that it had run after half of its silence
     failed_forks: int = attrs.field(init=False, default=0)  # in a row
 
 
@@ -321,9 +331,10 @@ class Supervisor:
             return
         now = self.process.clock()
         policy = child.spec.restart
-        is_own_fault, child.is_hung = child.is_hung or code in OWN_FAULTS, False
-        child.spec.block.note_crash(code in OWN_FAULTS)
-        suspect = child.spec.block.serving if is_own_fault else 0
+        has_crashed = child.is_looping or code in OWN_FAULTS
+        child.spec.block.note_crash(has_crashed)
+        suspect = child.spec.block.serving if has_crashed or child.is_hung else 0
+        child.is_hung = child.is_looping = False
         deaths = child.faults if suspect else child.restarts
         deaths[:] = [at for at in deaths if at > now - policy.window_s]
         if not suspect and policy.limit is not None and len(deaths) >= policy.limit:
@@ -360,10 +371,15 @@ class Supervisor:
             if child.pid == 0 or limit_s is None:
                 continue
             silent_s = now - max(child.spec.block.heartbeat_ns / 1e9, self._watching_since)
+            if silent_s <= limit_s / 2:
+                child.times = None
+            elif child.times is None:
+                child.times = processor_times(child.pid)
             if silent_s > limit_s:
                 self.process.log("worker %s has not sent a heartbeat for %.1f s: killing it", child.spec.name, silent_s)
-                signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
                 child.is_hung = True
+                child.is_looping = child.times is not None and has_computed(child.pid, child.times)
+                signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
                 child.spec.block.beat(int(now * 1e9))  # one kill is enough
 
     def _kill_all(self) -> None:

@@ -134,10 +134,13 @@ def test_the_command_lists_by_directory() -> None:
     faults = lines()
     assert "tests/csrc (" in "\n".join(faults) and len(faults) > 900
     assert lines("faults", "test_crashed_request")[1:] == [
-        "tests/unit/reactor (1)",
+        "tests/unit/reactor (2)",
         "  A request that killed its worker was retried after each restart, until the broker ended.",
         "      pytest tests/unit/reactor/test_crashed_request.py"
         "::test_the_request_goes_its_connection_is_closed_and_the_others_are_served",
+        "  A timer or delayed message whose delivery never ended was tried again for ever.",
+        "      pytest tests/unit/reactor/test_crashed_request.py"
+        "::test_a_hang_counts_as_a_crash_if_the_worker_has_computed",
     ]
     assert lines("coverage", "schedulers")[1:] == [
         "without a test",

@@ -10,9 +10,10 @@
  * Created before the workers are forked; the send worker is the only writer. A mark is valid once the published
  * position has reached its end. If the send worker dies between the two steps, the restarted one removes the mark.
  *
- * A level also counts how often the send worker has crashed during the delivery of one message. That is not tried for
- * ever: the broker could serve nobody, and the level would stop at this message. A kill ends the count: a disk that
- * hangs, or a lack of memory, says nothing of the message. Deliveries of timers are counted in the same way. */
+ * A level also counts how often the send worker has crashed, or was killed in an endless loop, during the delivery of
+ * one message. That is not tried for ever: the broker could serve nobody, and the level would stop at this message.
+ * Another kill ends the count: a disk that hangs, or a lack of memory, says nothing of the message. Deliveries of
+ * timers are counted in the same way. */
 #include <stdint.h>
 
 enum { RP_DELIVERY_TRIES_MAX = 3, RP_DELIVERY_OF_TIMER = 0 /* a level: only tries are counted */ };

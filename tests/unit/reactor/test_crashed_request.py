@@ -36,6 +36,11 @@ def hang() -> None:
     select.select([], [], [], 60)
 
 
+def loop() -> None:
+    while True:
+        pass
+
+
 def fail() -> None:
     raise ValueError("of this request")
 
@@ -44,6 +49,7 @@ DEATHS: dict[bytes, Callable[[], None]] = {
     b"segv": lambda: os.kill(os.getpid(), signal.SIGSEGV),
     b"abrt": os.abort,
     b"hang": hang,
+    b"loop": loop,
     b"fail": fail,
     b"kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
 }
@@ -182,6 +188,19 @@ def test_the_request_goes_its_connection_is_closed_and_the_others_are_served(
     told = capfd.readouterr().err
     assert told.count("worker send crashed while it served a request of 10.0.0.9:4000 (code 310,") == times
     assert "while it served a request of connection 64;" in told
+
+
+@pytest.mark.parametrize(("death", "counts"), [(b"loop", True), (b"hang", False)])
+def test_a_hang_counts_as_a_crash_if_the_worker_has_computed(
+    launch: Callable[..., Run], death: bytes, counts: bool
+) -> None:
+    """A disk that hangs says nothing of the request.
+    Fault: A timer or delayed message whose delivery never ended was tried again for ever."""
+    run = launch(hang_timeout_s=2.0)
+    run.topology.blocks[SEND].pointer.has_crashed = not counts
+    run.feed(request(7, death))
+    assert run.replies(1) == [(7, b"close")]
+    assert run.topology.blocks[SEND].pointer.has_crashed == counts
 
 
 def test_what_came_behind_from_the_same_connection_has_its_turn(launch: Callable[..., Run]) -> None:
