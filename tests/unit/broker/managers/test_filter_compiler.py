@@ -1,6 +1,5 @@
 """Programs by text: made once, in a thread, and kept within a bound."""
 
-import sys
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -12,6 +11,7 @@ from rocketpy.broker.managers import filter_compiler
 from rocketpy.broker.managers.filter_compiler import FilterCompiler
 from rocketpy.errors import FilterInvalid
 from rocketpy.filter.parser import LENGTH_MAX
+from tests.support.tracing import traced
 
 
 def test_programs_and_refusals_are_kept() -> None:
@@ -75,12 +75,9 @@ def instructions(act: Callable[[], object]) -> int:
         count += event == "opcode"
         return trace
 
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
+    with traced(trace):
         act()
-    finally:
-        sys.settrace(before)
+    assert count, "nothing was traced"
     return count
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -24,6 +23,7 @@ from rocketpy.processes.member.tree import MemberMemory
 from rocketpy.replication.epoch_file import EpochFile
 from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.files import StorePaths
+from tests.support.tracing import traced
 from tests.unit.replication.test_slave_table import connect
 
 MASTER = MemberRecord(address="h:1", ha_address="h:2", broker_id=1, incarnation="i", epoch=1, end=0, lease=5)
@@ -216,12 +216,8 @@ def stepped(broker: SharedBroker, event: Callable[[], None], at: int) -> tuple[R
                 event()
         return trace
 
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
+    with traced(trace):
         return broker.report(), left <= 0
-    finally:
-        sys.settrace(before)
 
 
 @pytest.mark.parametrize("is_master", [False, True])
@@ -272,3 +268,4 @@ def test_an_end_of_a_tree_that_is_gone_is_not_done(play: Play) -> None:
         assert not report.done or report.end == 900, f"at instruction {number}"
         if not has_happened:
             break
+    assert number > 50, "the report was not stepped through"
