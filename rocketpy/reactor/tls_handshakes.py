@@ -9,7 +9,6 @@ expense of the way that has more, so that clients cannot keep slaves out.
 
 from __future__ import annotations
 
-import array
 import collections
 import contextlib
 import os
@@ -59,22 +58,36 @@ class Arrival:
 def take_arrival(source: socket.socket) -> Arrival | None:
     """Receive one connection from a non-blocking socket.
 
-    Returns: None if its descriptors are lost because this process has too many.
+    Returns: None if its descriptors are lost because this process has too many, or cannot be used.
     Raises:
         BlockingIOError: none waits.
-        BrokenPipeError: no selector is left.
+        ConnectionError: no selector is left.
+        OSError: it cannot be received now.
     """
     data, fds, _, _ = socket.recv_fds(source, ARRIVAL_MAX, PASSED)
     if not data:
         raise BrokenPipeError
-    owned = array.array("i", fds)
-    if len(owned) < PASSED:
-        for fd in owned:
+    owned = _sockets_of(fds) if len(fds) == PASSED else None
+    if owned is None:
+        for fd in fds:
             os.close(fd)
         return None
-    client, inner = (socket.socket(fileno=fd) for fd in owned)
+    client, inner = owned
     client.setblocking(False)
     return Arrival(client, inner, decode_host(data))
+
+
+def _sockets_of(fds: Sequence[int]) -> list[socket.socket] | None:
+    """Return the sockets, which own their descriptors then; None if one of these is none."""
+    found: list[socket.socket] = []
+    try:
+        for fd in fds:
+            found.append(socket.socket(fileno=fd))
+    except OSError:
+        for one in found:
+            one.detach()
+        return None
+    return found
 
 
 @attrs.define(eq=False)
@@ -208,18 +221,25 @@ class HandshakeLoop:
                 self.counts.refuse("a client", FILES, "beyond the limit of open files (ulimit -Hn)")
         except BlockingIOError:
             return
-        except BrokenPipeError:
+        except ConnectionError:
             self._poller.unregister(way)
+        except OSError as exc:
+            self.counts.refuse("a client", FILES, str(exc))
 
     def _begin(self, arrival: Arrival, way: int) -> None:
         if len(self._by_fd) >= TLS_WORKER_HANDSHAKES_MAX:
             self._make_room()
-        session = TlsSession.server(self.certificates.context)
-        handshake = Handshake(arrival, session, self.now_s() + self.handshake_s, way)
+        try:
+            session = TlsSession.server(self.certificates.context)
+            handshake = Handshake(arrival, session, self.now_s() + self.handshake_s, way)
+            self._poller.register(arrival.client, handshake.events)
+        except OSError as exc:  # the kernel has no memory for it
+            self.counts.refuse(arrival.peer, FILES, str(exc))
+            arrival.close()
+            return
         self._by_fd[arrival.client.fileno()] = handshake
         self._of_source[handshake.source] += 1
         self._of_way[way] += 1
-        self._poller.register(arrival.client, handshake.events)
         self._go_on(handshake)
 
     def _go_on(self, handshake: Handshake) -> None:

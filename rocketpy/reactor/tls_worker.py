@@ -124,8 +124,9 @@ class Pump:
         """Serve a connection from now on. `early`: what came with the last handshake message of the client."""
         for end in (tunnel.client, tunnel.inner):
             self._tunnels[end.fileno()] = tunnel
-            self._poller.register(end, select.EPOLLIN)
         try:
+            for end in (tunnel.client, tunnel.inner):
+                self._poller.register(end, select.EPOLLIN)
             self._pass_on(tunnel, memoryview(early))
         except OSError:
             self._close(tunnel)
@@ -303,7 +304,8 @@ class Pump:
         self._leaving.pop(client, None)
         self._waiting_bytes -= tunnel.counted_bytes
         for end in (tunnel.client, tunnel.inner):
-            self._poller.unregister(end)
+            with contextlib.suppress(OSError):  # the kernel had no memory to register it
+                self._poller.unregister(end)
         if is_orderly:
             with contextlib.suppress(OSError):
                 tunnel.client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
