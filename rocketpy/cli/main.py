@@ -123,8 +123,10 @@ class _Child:
     def import_meanwhile(self, names: Sequence[str]) -> None:
         """Import modules until the child has answered or ended. A failed import is reported later, where the module is
         needed."""
+        poller = select.poll()
+        poller.register(self._source, select.POLLIN)
         for name in names:
-            if select.select([self._source], [], [], 0)[0]:
+            if poller.poll(0):
                 return
             with contextlib.suppress(ImportError):
                 importlib.import_module(name)

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 import attrs
 
 HANDLED = (signal.SIGTERM, signal.SIGINT)
+PAUSE_MAX_S = 1_000_000.0  # poll takes no more than 25 days
 
 
 @attrs.define(eq=False)
@@ -24,9 +25,11 @@ class Stop:
     is_set: bool = False
 
     def wait(self, seconds: float) -> bool:
-        """Pause for at most so long. Returns True if the command is to stop."""
+        """Pause for at most so long, or PAUSE_MAX_S. Returns True if the command is to stop."""
         if not self.is_set:
-            select.select([self._reader], [], [], seconds)
+            poller = select.poll()
+            poller.register(self._reader, select.POLLIN)
+            poller.poll(min(seconds, PAUSE_MAX_S) * 1000)
         return self.is_set
 
 

@@ -8,6 +8,7 @@ import attrs
 import pytest
 
 from rocketpy.cli import main
+from tests.support.descriptors import high_descriptors
 
 
 class Child:
@@ -34,3 +35,11 @@ def test_lines_of_files_are_found_for_tracebacks(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(linecache, "cache", main.WithoutGeneratedText())
     assert linecache.getline(__file__, 1).startswith('"""How a server')
     assert list(linecache.cache) == [__file__]
+
+
+def test_the_arguments_are_read_also_with_many_descriptors() -> None:
+    """Fault: A server that inherited a thousand open descriptors did not start."""
+    with high_descriptors():
+        child = main._Child(lambda deliver: deliver("order"))
+        child.import_meanwhile(["json"])
+        assert child.wait() == ("order", 0)
