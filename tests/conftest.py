@@ -123,16 +123,17 @@ def pytest_make_collect_report(collector: pytest.Collector) -> object:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print `flaky: NAME` for each test that passed at its second try, under the failure of the first.
+    """Print `flaky: NAME` for each test that passed at its second try, and `failed twice: NAME` for each that did not,
+    under the failure of the first.
 
-    The names are also added to the file ROCKETPY_FLAKY_LIST, from which .ci/run prints them all at its end.
+    The lines are also added to the file ROCKETPY_FLAKY_LIST, from which .ci/run prints them all at its end.
     """
     failed = {report.nodeid for kind in ("failed", "error") for report in terminalreporter.stats.get(kind, [])}
     for report in terminalreporter.stats.get("rerun", []):
-        if report.nodeid not in failed:
-            terminalreporter.write_line(report.longreprtext)
-            terminalreporter.write_line(f"flaky: {report.nodeid}")
-            path = os.environ.get(FLAKY_LIST)
-            if path and not hasattr(terminalreporter.config, "workerinput"):  # workers of pytest-xdist come here, too
-                with open(path, "a") as names:
-                    names.write(f"{report.nodeid}\n")
+        line = f"{'failed twice' if report.nodeid in failed else 'flaky'}: {report.nodeid}"
+        terminalreporter.write_line(report.longreprtext)
+        terminalreporter.write_line(line)
+        path = os.environ.get(FLAKY_LIST)
+        if path and not hasattr(terminalreporter.config, "workerinput"):  # workers of pytest-xdist come here, too
+            with open(path, "a") as lines:
+                lines.write(f"{line}\n")

@@ -13,7 +13,7 @@ from tests.support.rules import ROOT
 
 MAKE = """#!/bin/sh
 case "$1" in
-    test) echo tests/a.py::b >> "$ROCKETPY_FLAKY_LIST" ;;
+    test) printf '%s\n' 'flaky: tests/a.py::b' 'failed twice: tests/a.py::c' >> "$ROCKETPY_FLAKY_LIST" ;;
     FAILS) exit 2 ;;
 esac
 """
@@ -33,15 +33,15 @@ def test_seconds_and_flaky_tests_are_printed_at_the_end(
     environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "TMPDIR": str(tmp_path)}
     run = subprocess.run(["bash", ROOT / ".ci/run"], env=environment, capture_output=True, text=True, check=False)
     assert run.returncode == status, run.stderr
-    *lines, flaky, name, seconds = run.stdout.splitlines()
+    *lines, flaky, name, other, seconds = run.stdout.splitlines()
     assert [line for line in lines if line.startswith("failed: ")] == [f"failed: {fails}"] * (status != 0)
-    assert (flaky, name) == ("flaky tests: 1", "flaky: tests/a.py::b")
+    assert [flaky, name, other] == ["flaky tests: 1", "flaky: tests/a.py::b", "failed twice: tests/a.py::c"]
     targets = seconds.removeprefix("seconds of each target: ").split()[::2]
     assert targets[0] == ".venv/.dev" and len(targets) == count and targets[-1] == last
     assert {"test", "interop-programs"} <= set(targets)
 
 
-def test_a_test_that_passes_at_its_second_try_is_in_the_list(tmp_path: Path) -> None:
+def test_tests_that_were_tried_again_are_in_the_list(tmp_path: Path) -> None:
     """With the workers and the conftest that CI has."""
     (tmp_path / "conftest.py").write_text((ROOT / "tests/conftest.py").read_text())
     (tmp_path / "test_one.py").write_text(
@@ -58,5 +58,8 @@ def test_a_test_that_passes_at_its_second_try_is_in_the_list(tmp_path: Path) -> 
     environment = os.environ | {"ROCKETPY_FLAKY_LIST": str(names), "PYTEST_ADDOPTS": ""}
     run = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert run.returncode == 1, run.stdout
-    assert names.read_text() == "test_one.py::test_flaky\n", run.stdout
-    assert "flaky: test_one.py::test_flaky\n" in run.stdout
+    assert sorted(names.read_text().splitlines()) == [
+        "failed twice: test_one.py::test_broken",
+        "flaky: test_one.py::test_flaky",
+    ], run.stdout
+    assert "\nflaky: test_one.py::test_flaky\n" in run.stdout
