@@ -293,6 +293,32 @@ def test_an_id_that_is_not_known_is_not_asked_for_by_each_row(address: str, monk
     assert registry.schema_of_id(address, 1) == record()
 
 
+def test_bodies_of_random_ids_cost_the_registry_a_bounded_number_of_requests(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Schemas that are known still count.
+    Fault: Each message with a random schema id cost the registry a request."""
+    asked: list[str] = []
+    ask = registry._ask
+    known = registry.id_of_schema(address, "orders-value", record())
+    assert registry.schema_of_id(address, known) == record()
+    monkeypatch.setattr(registry, "_ask", lambda *place: (asked.append(place[1]), ask(*place))[1])
+    monkeypatch.setattr(registry, "_unknown", {})
+    monkeypatch.setattr(registry, "UNKNOWN_MAX", 3)
+    for schema_id in (7, 8, 9, 7, 9):
+        with pytest.raises(BodyUnreadable, match=f"schema {schema_id} is not in the registry"):
+            registry.schema_of_id(address, schema_id)
+    for schema_id in (10, 11, 10):
+        with pytest.raises(BodyUnreadable, match=f"schema {schema_id} is not asked for: 3 others are not in the reg"):
+            registry.schema_of_id(address, schema_id)
+    assert registry.schema_of_id(address, known) == record()
+    assert asked == [f"/schemas/ids/{schema_id}" for schema_id in (7, 8, 9)]
+    registry._unknown[address, 7] = 0.0  # its time has passed
+    with pytest.raises(BodyUnreadable, match="schema 10 is not in the registry"):
+        registry.schema_of_id(address, 10)
+    assert asked.pop() == "/schemas/ids/10"
+
+
 def test_a_redirect_does_not_carry_the_password(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(registry.USER_INFO, "user:password")
     told: list[str | None] = []
@@ -361,6 +387,7 @@ def test_a_password_in_the_address_of_a_registry_is_refused_and_not_shown(addres
         (b"HTTP/1.0 200 OK\r\n\r\nno JSON", ConnectionLost),
         (b'HTTP/1.0 200 OK\r\n\r\n{"status": "ok"}', ConnectionLost),
         (b"HTTP/1.0 200 OK\r\n\r\n[]", ConnectionLost),
+        (b"HTTP/1.0 200 OK\r\n\r\n" + b"[" * 100_000, ConnectionLost),
         (b'HTTP/1.0 200 OK\r\nContent-Length: 100\r\n\r\n{"schema": "', ConnectionLost),
         (b"no HTTP\r\n", ConnectionLost),
         (b"", ConnectionLost),

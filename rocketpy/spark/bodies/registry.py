@@ -29,6 +29,7 @@ ANSWER_MAX = 16 << 20
 SCHEMAS_MAX = 1000  # that a process keeps
 RETRIABLE_STATUSES = frozenset({404, 408, 429, 500, 502, 503, 504})  # 404 without a code: of a proxy, not of a registry
 UNKNOWN_S = 30.0  # in which an id that the registry does not have is not asked for again: each row may have one
+UNKNOWN_MAX = 1000  # such ids in UNKNOWN_S; further ids are not asked for: each row may have another one
 USER_INFO = "SCHEMA_REGISTRY_USER_INFO"
 MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 
@@ -49,31 +50,26 @@ def head(schema_id: int) -> bytes:
     return HEAD.pack(MAGIC, schema_id)
 
 
-_unknown: dict[tuple[str, int], float] = {}  # until when an id is not asked for
+_unknown: dict[tuple[str, int], float] = {}  # until when an id is not asked for, the first to be asked for first
 
 
+@functools.lru_cache(SCHEMAS_MAX)
 def schema_of_id(registry: str, schema_id: int) -> str:
     """Return the text of a schema.
 
     Raises:
-        BodyUnreadable: the registry lacks it. ConfigError, ConnectionLost: as `_ask`.
+        BodyUnreadable: the registry lacks it, or lacks so many ids that it is not asked for more. ConfigError,
+            ConnectionLost: as `_ask`.
     """
+    now = time.monotonic()
+    while _unknown and _unknown[first := next(iter(_unknown))] <= now:
+        del _unknown[first]
     place = (registry, schema_id)
-    if time.monotonic() < _unknown.get(place, 0.0):
-        raise BodyUnreadable(f"schema {schema_id} is not in the registry")
-    try:
-        return _known_schema(*place)
-    except BodyUnreadable:
-        if len(_unknown) >= SCHEMAS_MAX:
-            _unknown.clear()
-        _unknown[place] = time.monotonic() + UNKNOWN_S
-        raise
-
-
-@functools.lru_cache(SCHEMAS_MAX)
-def _known_schema(registry: str, schema_id: int) -> str:
-    answer = _ask(registry, f"/schemas/ids/{schema_id}")
+    if place not in _unknown and len(_unknown) >= UNKNOWN_MAX:
+        raise BodyUnreadable(f"schema {schema_id} is not asked for: {UNKNOWN_MAX} others are not in the registry")
+    answer = None if place in _unknown else _ask(registry, f"/schemas/ids/{schema_id}")
     if answer is None:
+        _unknown.setdefault(place, now + UNKNOWN_S)
         raise BodyUnreadable(f"schema {schema_id} is not in the registry")
     return str(_field(answer, "schema", registry))
 
@@ -132,7 +128,7 @@ def _ask(registry: str, path: str, body: dict[str, str] | None = None) -> Any:
         raise kind(f"{url} answers {status}: {text[:500].decode(errors='replace')}")
     try:
         return json.loads(text)
-    except ValueError as error:  # cut off, or the page of a proxy
+    except (ValueError, RecursionError) as error:  # cut off, or the page of a proxy
         raise ConnectionLost(f"{url} answers no JSON: {error}") from error
 
 
