@@ -23,6 +23,8 @@ from .command import RemotingCommand
 ACCESS_KEY = "AccessKey"
 SECURITY_TOKEN = "SecurityToken"
 SIGNATURE = "Signature"
+SIGNING_FIELDS = frozenset({ACCESS_KEY, SECURITY_TOKEN, SIGNATURE})
+"""What `sign` adds: for the server that is asked, and for nobody else."""
 UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 _SIGNED_OR_NOT = (UNIQUE_KEY_QUERY, SECURITY_TOKEN)
 

@@ -27,7 +27,7 @@ from rocketpy.remoting.bodies.client import ConsumerData, HeartbeatData, Subscri
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.frame import SerializeType
 from rocketpy.remoting.headers.send import ConsumerSendMsgBackRequestHeader, EndTransactionRequestHeader
-from rocketpy.remoting.signature import SIGNATURE, Credentials, sign
+from rocketpy.remoting.signature import ACCESS_KEY, SIGNATURE, Credentials, is_signed, sign
 from tests.support.broker import RunningBroker, free_ports, running_broker
 from tests.support.waiting import metric
 from tests.support.wire import Wire, offset_request, pull_request, records_of, send_request, until
@@ -236,6 +236,28 @@ def test_a_heartbeat_cannot_smuggle_a_subscription(guarded: Guarded) -> None:
         assert ask(wire, beat("T"), BOTH).code == 0
         assert is_refused(ask(wire, beat("T", "Other"), BOTH), "No default permission for topic:Other")
         assert is_refused(ask(wire, beat("T"), SENDER))
+
+
+def test_a_consumer_gets_no_signature_of_an_operator_who_asks_for_its_state(guarded: Guarded) -> None:
+    """The client id is the consumer's choice: signed, it would be the values of a request for an account."""
+    client_id = "evil-accounttruesecret-of-evil"
+    body = HeartbeatData(client_id=client_id, producer_data_set=[])
+    body.consumer_data_set = [ConsumerData(group_name="CG", subscription_data_set=[SubscriptionData(topic="T")])]
+    beat = RemotingCommand.request(RequestCode.HEART_BEAT, body=body.encode(), ext_fields={})
+    question = {"consumerGroup": "CG", "clientId": client_id, "jstackEnable": "false"}
+    with guarded.open() as consumer, guarded.open() as operator:
+        assert ask(consumer, beat, BOTH).code == 0
+        request = RemotingCommand.request(RequestCode.GET_CONSUMER_RUNNING_INFO, ext_fields=question)
+        sign(request, ADMIN)
+        operator.tell(request)
+        relayed = consumer.read()
+        while relayed.code != RequestCode.GET_CONSUMER_RUNNING_INFO:
+            relayed = consumer.read()
+        assert relayed.ext_fields == question
+        forged = {"accessKey": "evil-account", "admin": "true", "secretKey": "secret-of-evil", "zz": "CGfalse"}
+        signed = forged | {ACCESS_KEY: ADMIN.access_key, SIGNATURE: (request.ext_fields or {})[SIGNATURE]}
+        evil = RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, ext_fields=signed)
+        assert is_signed(evil, ADMIN.secret_key)  # so the signature is worth as much as an account
 
 
 def test_white_lists(guarded: Guarded) -> None:

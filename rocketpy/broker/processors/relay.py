@@ -2,6 +2,9 @@
 
 The client's body and remark are passed back unchanged. A client may be slow, so the request waits outside of its pool.
 
+The operator's access key and signature stay here: a signature covers values, not their names or the request code, and a
+consumer chooses its client id. It could send the same values as another request of the operator.
+
 Source: RocketMQ 4.9 `AdminBrokerProcessor#callConsumer`.
 """
 
@@ -18,6 +21,7 @@ from rocketpy.remoting.headers.client import (
     ConsumeMessageDirectlyRequestHeader,
     GetConsumerRunningInfoRequestHeader,
 )
+from rocketpy.remoting.signature import SIGNING_FIELDS
 from rocketpy.transport.steps import BODY_SIZE_MAX
 
 from ..services import BrokerServices
@@ -73,8 +77,8 @@ class RelayProcessor(TableProcessor):
                 f"please upgrade it to V3_1_8_SNAPSHOT"
             )
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
-        fields = (request.ext_fields or {}) | extra
-        relayed = RemotingCommand.request(request.code, body=body or request.body, ext_fields=fields)
+        fields = {name: value for name, value in (request.ext_fields or {}).items() if name not in SIGNING_FIELDS}
+        relayed = RemotingCommand.request(request.code, body=body or request.body, ext_fields=fields | extra)
         ask = partial(_ask, client.channel, relayed, f"consumer <{group}> <{client_id}>")
         return Detached(ask, client.connection, CLIENT_TIMEOUT_S + 1.0)
 

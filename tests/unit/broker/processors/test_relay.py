@@ -8,6 +8,7 @@ import trio
 
 from rocketpy.message.message_id import encode_offset_message_id
 from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.signature import Credentials, sign
 from tests.support.slow_path import FakeChannel, SlowPathRig, record
 
 ASK = {"consumerGroup": "G", "clientId": "a", "jstackEnable": "true"}
@@ -27,6 +28,21 @@ def test_running_info_is_relayed(tmp_path: Path) -> None:
         answer = await rig.ask(307, ASK)
         assert (answer.code, answer.remark, answer.body) == (0, "not set any response code", b"not json")
         assert client.invoked[-1].code == 307 and client.invoked[-1].ext_fields == ASK
+
+    trio.run(main)
+
+
+def test_the_signature_of_the_operator_stays_with_the_broker(tmp_path: Path) -> None:
+    """A consumer gets neither the access key nor the signature of the request that is relayed to it."""
+    rig, client = SlowPathRig(tmp_path), FakeChannel(2)
+    client.answer = RemotingCommand.response(0, None, body=b"{}")
+    request = RemotingCommand.request(307, ext_fields=dict(ASK))
+    sign(request, Credentials("operator", "secret-of-operator", "a-token"))
+
+    async def main() -> None:
+        await rig.heartbeat("a", group="G", topics={"T": "*"}, channel=client)
+        assert (await rig.ask(307, request.ext_fields)).code == 0
+        assert client.invoked[-1].ext_fields == ASK
 
     trio.run(main)
 
