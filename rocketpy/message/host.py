@@ -8,7 +8,7 @@ from __future__ import annotations
 import socket
 import struct
 
-from rocketpy.errors import MessageInvalid
+from rocketpy.errors import MessageInvalid, NumberInvalid
 
 from .numbers import parse_integer
 
@@ -52,10 +52,12 @@ def format_host(host: Host) -> str:
 
 
 def parse_host(text: str) -> Host:
-    """Address and port of `ip:port` or `[ip]:port`.
+    """Return address and port of `ip:port` or `[ip]:port`; a host name passes as well.
 
     Raises:
-        NumberInvalid: no port there.
+        NumberInvalid: there is no port, or it is no number from 0 to PORT_MAX.
     """
-    address, _, port = text.rpartition(":")
+    address, colon, port = text.rpartition(":")
+    if not colon:
+        raise NumberInvalid("not host:port")
     return address.removeprefix("[").removesuffix("]"), parse_integer(port, 0, PORT_MAX)

@@ -35,3 +35,10 @@ def test_what_is_no_numeric_host_is_refused(host: tuple[str, int]) -> None:
 def test_an_address_without_a_port_is_refused(text: str) -> None:
     with pytest.raises(NumberInvalid):
         parse_host(text)
+
+
+@cases("text", ["broker-a", "10911", ""])
+def test_a_text_without_a_colon_is_named_as_that(text: str) -> None:
+    """Fault: `mqadmin producer -b broker-a` said `not a decimal integer`, and not that an address has a port."""
+    with pytest.raises(NumberInvalid, match="not host:port"):
+        parse_host(text)
