@@ -137,7 +137,6 @@ class Delivered:
 
     lateness_ms: list[int]  # sorted
     repeated: int
-    last_store_ms: int
     first_store_ms: int
 
     @classmethod
@@ -153,7 +152,7 @@ class Delivered:
             times.append(record.store_timestamp_ms)
         late.sort()
         repeated = sum(count - 1 for count in bodies.values())
-        return cls(late, repeated, max(times, default=0), min(times, default=0))
+        return cls(late, repeated, min(times, default=0))
 
     def percentile(self, share: float) -> int:
         return self.lateness_ms[min(len(self.lateness_ms) - 1, int(len(self.lateness_ms) * share))]

@@ -56,10 +56,6 @@ class Semaphore:
         self._free = count
         self._waiting: deque[Future[None]] | None = None  # made for the first that waits: an empty one has 760 bytes
 
-    @property
-    def free_count(self) -> int:
-        return self._free
-
     def take(self) -> bool:
         """Enter if that needs no wait."""
         if self._free and not self._waiting:

@@ -51,10 +51,6 @@ class Setting:
     secret: bool  # never shown
     c: tuple[str, ...]  # "struct.field" of the compiled core that are given the value
 
-    @property
-    def is_honoured(self) -> bool:
-        return not self.ignored and not self.only_default
-
 
 @attrs.frozen
 class Declared:
@@ -72,13 +68,6 @@ class Declared:
             ValueError: its text says what is allowed instead.
         """
         return _parse(self.type, text, self.setting)
-
-    @property
-    def type_text(self) -> str:
-        kind = _bare(self.type)
-        if issubclass(kind, enum.Enum):
-            return " or ".join(member.value for member in kind)
-        return {bool: "true or false", int: "number", str: "text", float: "number"}[kind]
 
 
 def setting(

@@ -15,7 +15,6 @@ from rocketpy.native.core import ffi, lib, shared
 
 STOP_LEAVE: int = lib.RP_STOP_LEAVE
 STOP_INTAKE: int = lib.RP_STOP_INTAKE
-COUNTERS_MAX: int = lib.RP_COUNTERS_MAX
 MESSAGE_MAX: int = lib.RP_RING_MESSAGE_MAX
 MESSAGE_HEADER = 8  # bytes before each message
 

@@ -124,10 +124,6 @@ class Origin:
     _fields: Any = attrs.field(repr=False, eq=False)  # rp_origin
 
     @property
-    def is_internal(self) -> bool:
-        return self.connection >= CONNECTION_INTERNAL
-
-    @property
     def peer(self) -> Peer:
         """Read when asked for: once per connection, not per request."""
         return _peer_of(self._fields.peer)

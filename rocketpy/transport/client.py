@@ -220,12 +220,6 @@ class RemotingClient:
         if slot.channel is None and not slot.is_connecting and self._slots.get(address) is slot:
             del self._slots[address]
 
-    def close_address(self, address: str) -> None:
-        """Close the connection to `address`, if there is one."""
-        slot = self._slots.get(address)
-        if slot is not None and slot.channel is not None:
-            slot.channel.close()
-
 
 @asynccontextmanager
 async def open_remoting_client(

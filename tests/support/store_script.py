@@ -263,10 +263,9 @@ class StoreScript:
     def do_files(self) -> Iterator[str]:
         """Names and sizes; that of the control block is nobody's business."""
         names = self._index_names()
-        for line in self._dump.file_lines():
-            path, size = line.split()
-            parent, _, name = path.rpartition("/")
-            yield f"{parent}/{names.get(name, name)} {size if name != 'control' else ''}".strip("/ ")
+        for path in sorted(path for path in self._root.rglob("*") if path.is_file()):
+            parent, name = path.parent.relative_to(self._root), path.name
+            yield f"{parent}/{names.get(name, name)} {path.stat().st_size if name != 'control' else ''}".strip("./ ")
 
     def do_records(self, start: str = "0") -> Iterator[str]:
         for found in self._dump.walk(int(start), check_crc=True):

@@ -20,7 +20,6 @@ from rocketpy.errors import BodyInvalid
 
 from ..fastjson import dumps
 from ..json_stream import JsonStream, chunks_of
-from ..work import result_of
 from .schema import Body, body, read_int32, wire
 from .topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper, TopicFilterType
 
@@ -53,19 +52,12 @@ class RegisterBrokerBody(Body):
         return compress_blocks(wrapper.data_version, topics, self.filter_server_list)
 
     @classmethod
-    def decode_registration(cls, data: bytes | None, *, compressed: bool, version: int) -> RegisterBrokerBody:
-        """The body of a registration by a broker of `version`; no body registers an empty table.
-
-        Raises:
-            BodyInvalid: as `reading`.
-        """
-        return result_of(cls.reading(data, compressed=compressed, version=version))
-
-    @classmethod
     def reading(
         cls, data: bytes | None, *, compressed: bool, version: int
     ) -> Generator[None, None, RegisterBrokerBody]:
-        """As `decode_registration`, in steps: yields after each TOPICS_PER_STEP topics, returns the body.
+        """Read the body of a registration by a broker of `version`, in steps; no body registers an empty table.
+
+        Yields after each TOPICS_PER_STEP topics, returns the body.
 
         Raises:
             BodyInvalid: no zlib stream, larger than INFLATED_BYTES_MAX or than the ratio allows, or its blocks do not

@@ -5,7 +5,6 @@ Used by `rocketpy store dump` and by the golden scripts in tests/unit/store/scri
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ TRANSACTION_KINDS = ("", "prepared", "commit", "rollback")
 
 
 class StoreDump(StoreReader):
-    """A StoreReader that formats what it reads."""
+    """A StoreReader with the sums, the check and the state that `rocketpy store` prints."""
 
     def stats(self) -> StoreStats:
         return count_store(self)
@@ -37,13 +36,6 @@ class StoreDump(StoreReader):
 
     def state(self) -> StoreState:
         return read_state(self.files, self.paths)
-
-    def file_lines(self) -> Iterator[str]:
-        """Path and size of every file below the root, in order."""
-        for path in sorted(self.paths.root.rglob("*")):
-            info = self.files.info(path)
-            if info is not None and not info.is_directory:
-                yield f"{path.relative_to(self.paths.root)} {info.size}"
 
 
 def describe_record(record: StoredRecord) -> str:

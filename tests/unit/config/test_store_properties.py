@@ -196,7 +196,6 @@ def test_every_property_is_of_exactly_one_kind() -> None:
 @cases("key", sorted(declarations()))
 def test_the_loader_treats_it_as_that_kind(key: str) -> None:
     setting = declarations()[key].setting
-    assert setting.is_honoured is (key in HONOURED)
     assert bool(setting.ignored) is (key in IGNORED)
     assert bool(setting.only_default) is (key in REFUSED)
 

@@ -98,7 +98,7 @@ def test_a_broker_is_known_as_long_as_its_connection(tmp_path: Path) -> None:
             statistics = server.statistics()
             assert (statistics.brokers, statistics.clusters, statistics.topics, statistics.connections) == (1, 1, 1, 2)
             assert statistics.requests == {"REGISTER_BROKER": 1, "GET_ROUTEINFO_BY_TOPIC": 1}
-            client.close_address(address)
+            (await client.channel(address)).close()
             await becomes(0, lambda: server.routes.topic_count)
             assert (await asker.invoke(address, route, 5)).code == 17
 

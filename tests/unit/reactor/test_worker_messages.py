@@ -104,7 +104,7 @@ def test_a_put_of_our_own_is_internal_and_resolved() -> None:
     message = MessageToPut("TOPIC", 3, b"body", b"props", born_host=("::1", 99), wait_store=False, sys_flag=4)
     record = worker_messages.encode_put(message, token=123, received_ns=5)
     origin = worker_messages.decode_origin(record)
-    assert origin.is_internal and origin.peer == Peer("::1", 99)
+    assert origin.connection == worker_messages.CONNECTION_INTERNAL and origin.peer == Peer("::1", 99)
     read = worker_messages.decode_send(record, CHANNEL)
     assert (read.topic, read.queue_id, read.body, read.properties) == ("TOPIC", 3, b"body", b"props")
     assert not read.wait_store
@@ -175,7 +175,7 @@ def test_origin(host: str, family: int) -> None:
     assert c_record("rp_host", worker_messages.encode_host(host, 4711)) == address + struct.pack("=HBx", 4711, family)
     origin = worker_messages.decode_origin(record)
     assert (origin.connection, origin.received_ns, origin.listener) == (ORIGIN["connection"], 77, 1)
-    assert origin.peer == Peer(host, 4711) and not origin.is_internal
+    assert origin.peer == Peer(host, 4711)
 
 
 def test_an_ipv4_address_in_ipv6_is_ipv4_as_in_java() -> None:

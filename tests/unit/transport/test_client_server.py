@@ -277,10 +277,9 @@ def test_closed_connection_is_told_and_opened_again() -> None:
             await ask(client, address, 10)
             assert await service.closed.receive() == 1 and ended == [(address, 1)]
             assert service.connections == {1, 2}
-            client.close_address(address)
+            (await client.channel(address)).close()
             assert client.addresses == ()
             assert await service.closed.receive() == 2
-            client.close_address(address)
 
     trio.run(main)
 

@@ -52,6 +52,7 @@ from rocketpy.remoting.bodies.topic import (
     TopicStatsTable,
 )
 from tests.support.cases import cases
+from tests.support.registrations import decode_registration
 
 MQ = '{"brokerName":"broker-a","queueId":0,"topic":"T"}'
 TOPIC = (
@@ -237,7 +238,7 @@ INFLATED_REGISTRATION = (
 
 
 def decode_compressed(data: bytes) -> RegisterBrokerBody:
-    return RegisterBrokerBody.decode_registration(data, compressed=True, version=409)
+    return decode_registration(data, compressed=True, version=409)
 
 
 def test_compressed_registration_is_read_and_written_as_java_does() -> None:
@@ -260,11 +261,11 @@ def test_truncated_registration_is_refused(size: int) -> None:
 
 def test_registration_by_version() -> None:
     wrapper = b'{"topicConfigTable":{"T":' + TOPIC.encode() + b"}}"
-    old = RegisterBrokerBody.decode_registration(wrapper, compressed=False, version=36)
+    old = decode_registration(wrapper, compressed=False, version=36)
     assert list(old.topic_config_serialize_wrapper.topic_config_table) == ["T"]
-    assert RegisterBrokerBody.decode_registration(None, compressed=True, version=409) == RegisterBrokerBody()
-    plain = RegisterBrokerBody.decode_registration(old.encode(), compressed=False, version=409)
-    packed = RegisterBrokerBody.decode_registration(old.encode_compressed(), compressed=True, version=409)
+    assert decode_registration(None, compressed=True, version=409) == RegisterBrokerBody()
+    plain = decode_registration(old.encode(), compressed=False, version=409)
+    packed = decode_registration(old.encode_compressed(), compressed=True, version=409)
     assert plain == packed == old
 
 
@@ -330,7 +331,7 @@ def test_one_topic_again_and_again_is_read_in_steps_too() -> None:
 
 def test_an_old_brokers_large_table() -> None:
     wrapper = large_table(1_000).topic_config_serialize_wrapper
-    found = RegisterBrokerBody.decode_registration(wrapper.encode(), compressed=False, version=10)
+    found = decode_registration(wrapper.encode(), compressed=False, version=10)
     assert found.topic_config_serialize_wrapper.topic_config_table == wrapper.topic_config_table
 
 
@@ -338,7 +339,7 @@ def test_a_large_registration_that_is_no_json_is_refused() -> None:
     data = large_table(1_000).encode()
     for damaged in (data[:-1], data + b"x", data.replace(b'"T500"', b"T500"), data.replace(b'"perm":4', b'"perm":"x"')):
         with pytest.raises(BodyInvalid):
-            RegisterBrokerBody.decode_registration(damaged, compressed=False, version=409)
+            decode_registration(damaged, compressed=False, version=409)
 
 
 def test_the_number_of_topics_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -346,7 +347,7 @@ def test_the_number_of_topics_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     body = large_table(1_000)
     for data, compressed in ((body.encode(), False), (body.encode_compressed(), True)):
         with pytest.raises(BodyInvalid, match="at most 999"):
-            RegisterBrokerBody.decode_registration(data, compressed=compressed, version=409)
+            decode_registration(data, compressed=compressed, version=409)
 
 
 @pytest.mark.parametrize(
