@@ -96,8 +96,8 @@ def shown(run: Run, one: Figures) -> str:
     return f"p99 {one.p99_ms:.2f} ms" if one.p99_ms else f"{one.per_s:,.0f}/s"
 
 
-def holds(run: Run, one: Figures, frames_per_s: float) -> str:
-    """Whether the bar of a run holds; nothing if it has none."""
+def verdict(run: Run, one: Figures, frames_per_s: float) -> str:
+    """Return the bar of a run, and whether it `holds` or was `missed`; empty: it has no bar."""
     if one.mib:
         is_held, bar = one.mib <= BAR_MIB, f"{BAR_MIB:g} MiB"
     elif one.p99_ms:
@@ -122,7 +122,7 @@ def rows(found: dict[Run, list[Figures]]) -> Iterator[tuple[str, ...]]:
     frames_per_s = statistics.median(one.per_s for one in frames) if frames else 0.0
     for run, runs in found.items():
         one = median(runs)
-        yield run.load, run.loop, shown(run, one), f"{one.cpu_us:.1f}", holds(run, one, frames_per_s)
+        yield run.load, run.loop, shown(run, one), f"{one.cpu_us:.1f}", verdict(run, one, frames_per_s)
 
 
 def chosen(only: str, loops: tuple[str, ...]) -> list[Run]:

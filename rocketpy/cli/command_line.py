@@ -17,7 +17,7 @@ import click
 
 from rocketpy import __version__
 from rocketpy.errors import RocketError
-from rocketpy.processes.boot.serving import Deliver, Order
+from rocketpy.processes.boot.serving import Deliver, ServerCommand
 
 from ..processes.boot.serving import exit_status
 from .completion import SHELLS, AdminCommand, complete_admin, completion_script
@@ -99,8 +99,8 @@ def standalone(
     defaults = {}
     if "storePathRootDir" not in overrides and STORE_VARIABLE not in os.environ:
         defaults["storePathRootDir"] = str(default_store().absolute())  # which needs a home directory
-    order = {"config": config, "overrides": overrides, "defaults": defaults, "namesrv_port": namesrv_port}
-    deliver(Order("standalone", order))
+    arguments = {"config": config, "overrides": overrides, "defaults": defaults, "namesrv_port": namesrv_port}
+    deliver(ServerCommand("standalone", arguments))
 
 
 @cli.command("broker", context_settings=_CONTEXT)
@@ -135,7 +135,7 @@ def broker(
     """
     overrides = ({"namesrvAddr": namesrv} if namesrv else {}) | pairs(settings)
     to_print = "all" if print_all else "important" if print_important else None
-    deliver(Order("broker", {"config": config, "overrides": overrides, "to_print": to_print}))
+    deliver(ServerCommand("broker", {"config": config, "overrides": overrides, "to_print": to_print}))
 
 
 @cli.command("namesrv", context_settings=_CONTEXT)
@@ -155,7 +155,9 @@ def namesrv(
     Example: mqnamesrv --set listenPort=9876 --set bindAddress=0.0.0.0
     """
     deliver(
-        Order("namesrv", {"config": config, "overrides": pairs(settings), "to_print": "all" if print_all else None})
+        ServerCommand(
+            "namesrv", {"config": config, "overrides": pairs(settings), "to_print": "all" if print_all else None}
+        )
     )
 
 

@@ -32,7 +32,7 @@ from rocketpy.config import BrokerSettings, NamesrvSettings, TlsMode, load_broke
 from rocketpy.errors import ConfigError, RocketError
 from rocketpy.message.host import format_host
 from rocketpy.networks import is_in, parse_address, parse_networks
-from rocketpy.processes.boot.serving import Order
+from rocketpy.processes.boot.serving import ServerCommand
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.frame import FrameCutter
 from rocketpy.remoting.signature import sign
@@ -166,12 +166,12 @@ def running_ports(programs: Programs, proc: Path) -> Iterator[Port]:
         if not directory.name.isdigit():
             continue
         with contextlib.suppress(OSError):  # it has ended, or belongs to another user
-            order = order_of(_texts(directory / "cmdline"), programs)
-            if order is None or os.readlink(directory / "ns/net") != os.readlink(proc / "self/ns/net"):
+            command = server_command_of(_texts(directory / "cmdline"), programs)
+            if command is None or os.readlink(directory / "ns/net") != os.readlink(proc / "self/ns/net"):
                 continue
             pairs = (text.partition("=") for text in _texts(directory / "environ"))
             environ = {name: value for name, _, value in pairs}
-            for port in ports_of(order, environ, Path(os.readlink(directory / "cwd"))):
+            for port in ports_of(command, environ, Path(os.readlink(directory / "cwd"))):
                 yield attrs.evolve(port, pid=int(directory.name))
 
 
@@ -179,13 +179,13 @@ def _texts(file: Path) -> list[str]:
     return file.read_bytes().decode(errors="surrogateescape").split("\0")[:-1]
 
 
-def order_of(words: list[str], programs: Programs) -> Order | None:
+def server_command_of(words: list[str], programs: Programs) -> ServerCommand | None:
     """Return the server that a process with this command line runs; None: it runs none."""
     at = _place_of_program(words)
     program = Path(words[at]).name if at < len(words) else ""
     if program not in programs or (program == "rocketpy" and not SERVERS.intersection(words[at + 1 : at + 2])):
         return None
-    found: list[Order] = []
+    found: list[ServerCommand] = []
     with contextlib.suppress(click.ClickException, click.exceptions.Exit):  # --help, or wrong arguments
         programs[program](args=words[at + 1 :], prog_name=program, obj=found.append, standalone_mode=False)
     return found[0] if found else None
@@ -206,20 +206,20 @@ def _place_of_program(words: list[str]) -> int:
     return at
 
 
-def ports_of(order: Order, environ: Mapping[str, str], directory: Path) -> Iterator[Port]:
+def ports_of(command: ServerCommand, environ: Mapping[str, str], directory: Path) -> Iterator[Port]:
     """Yield the ports of a server that was started in `directory`.
 
     Raises:
         ConfigError: as its start does.
     """
-    given = order.arguments
+    given = command.arguments
     file = directory / given["config"] if given["config"] else None
     if file is not None and file.exists() and not file.is_file():  # reading a pipe would take what is not ours, or hang
         raise ConfigError("is no regular file, so the ports of the server cannot be read", file=file)
-    if order.kind == "namesrv":
+    if command.kind == "namesrv":
         yield _namesrv_port(load_namesrv_config(file, given["overrides"], environ))
         return
-    if order.kind == "broker":
+    if command.kind == "broker":
         broker = load_broker_config(file, given["overrides"], environ)
     else:
         from rocketpy.processes.boot.standalone import standalone_settings

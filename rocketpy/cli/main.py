@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from rocketpy.logs import set_up_logging_of_command
 
 if TYPE_CHECKING:
-    from rocketpy.processes.boot.serving import Deliver, Order
+    from rocketpy.processes.boot.serving import Deliver, ServerCommand
 
 SERVERS = ("standalone", "broker", "namesrv")
 LARGE_BYTES = 131_072  # malloc's own limit, before it raises it
@@ -78,10 +78,10 @@ def _serve(command: str, program: str) -> int:
         if not is_alone:
             keep_large_blocks_apart()
         child.import_meanwhile(IMPORTED_MEANWHILE[is_alone])
-    order, status = child.wait()
+    server_command, status = child.wait()
     from rocketpy.processes.boot.serving import exit_status, serve
 
-    return exit_status(lambda: serve(order, status))
+    return exit_status(lambda: serve(server_command, status))
 
 
 def keep_large_blocks_apart() -> None:
@@ -110,14 +110,14 @@ def _read_arguments(command: str, program: str, deliver: Deliver) -> Any:
 
 
 class _Child:
-    """A child process that parses the arguments and returns them as an Order."""
+    """A child process that parses the arguments and returns them as a ServerCommand."""
 
     def __init__(self, read: Callable[[Deliver], Any]) -> None:
         self._source, target = os.pipe()
         self._pid = os.fork()
         if self._pid == 0:
             os.close(self._source)
-            _end_with(lambda: read(lambda order: _write_all(target, pickle.dumps(order))))
+            _end_with(lambda: read(lambda parsed: _write_all(target, pickle.dumps(parsed))))
         os.close(target)
 
     def import_meanwhile(self, names: Sequence[str]) -> None:
@@ -131,8 +131,8 @@ class _Child:
             with contextlib.suppress(ImportError):
                 importlib.import_module(name)
 
-    def wait(self) -> tuple[Order | None, int]:
-        """Its Order, if any, and its exit status."""
+    def wait(self) -> tuple[ServerCommand | None, int]:
+        """Return its ServerCommand, if any, and its exit status."""
         with open(self._source, "rb") as pipe:
             delivered = pipe.read()
         status = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])

@@ -16,8 +16,8 @@ NO_DEADLINE_NS = 2**64 - 1
 NO_CUT = 2**64 - 1
 
 
-class StoreName(NamedTuple):
-    """A member's store. Equal to the pairs of rocketpy/failover."""
+class StoreId(NamedTuple):
+    """A member's store (`rp_store_id`). It equals the pair that rules/in_sync.py calls so."""
 
     member: str
     incarnation: str
@@ -46,7 +46,7 @@ class MemberOrders:
     sends_stream: bool = False
     is_broker_0: bool = False
     following: Following | None = None
-    counting: frozenset[tuple[str, str]] = frozenset()  # StoreName
+    counting: frozenset[tuple[str, str]] = frozenset()  # StoreId
     unclean_epoch: int = 0  # the last one of an unclean election; 0: there was none
 
 
@@ -106,11 +106,11 @@ class MemberBlock:
         return (_decode(found), version - 1) if version else None
 
     @property
-    def own(self) -> StoreName | None:
+    def own(self) -> StoreId | None:
         """This member's store; None: it is being changed, or not known yet."""
         found = ffi.new("rp_store_id *")
         is_whole = self._copy("own_version", "own", found)
-        own = StoreName(_text(found.member), _text(found.incarnation))
+        own = StoreId(_text(found.member), _text(found.incarnation))
         return own if is_whole and own.member else None
 
     def _copy(self, version: str, field: str, target: Any) -> int:
@@ -258,5 +258,5 @@ def _decode(found: Any) -> MemberOrders:
         is_broker_0=bool(found.is_broker_0),
         following=following if following.member else None,
         unclean_epoch=int(found.unclean_epoch),
-        counting=frozenset(StoreName(_text(store.member), _text(store.incarnation)) for store in stores),
+        counting=frozenset(StoreId(_text(store.member), _text(store.incarnation)) for store in stores),
     )

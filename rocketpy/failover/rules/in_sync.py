@@ -27,8 +27,8 @@ class Ack:
     position: int
 
 
-def has_to_acknowledge(state: GroupState, asked: Iterable[GroupState]) -> frozenset[StoreId]:
-    """Members of `state` and of the states that were asked for and may still come, with their incarnations."""
+def counting_stores(state: GroupState, asked: Iterable[GroupState]) -> frozenset[StoreId]:
+    """Return the stores that have to acknowledge, by `state` and by the states asked for that may still come."""
     return frozenset(member for each in (state, *asked) for member in each.in_sync.items())
 
 

@@ -106,8 +106,8 @@ class Mastership:
 
     # --- switch-over --------------------------------------------------------------------------------------------------
 
-    def wants_switch_over(self, view: View, wall_ms: int) -> bool:
-        """Return True if the operator wants another master that can take over. Each request is tried once."""
+    def accept_switch_over(self, view: View, wall_ms: int) -> bool:
+        """Take an operator's request for another master; False: there is none that can succeed. Each is tried once."""
         request = view.switch
         if (
             request is None

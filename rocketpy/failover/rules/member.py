@@ -227,8 +227,8 @@ class Member:
         assert self._view is not None and self._report is not None and self._mastership is not None
         if not self._fence_is_open():
             return Event.LEASE_OVER
-        wants = self._mastership.wants_switch_over(self._view, self._report.wall_ms)
-        return Event.SWITCH_OVER_WANTED if wants else self._fault_event()
+        is_wanted = self._mastership.accept_switch_over(self._view, self._report.wall_ms)
+        return Event.SWITCH_OVER_WANTED if is_wanted else self._fault_event()
 
     def _fault_event(self) -> Event | None:
         """The event if this member cannot serve and another one can: a switch-over, if it has a store to do that."""
@@ -323,7 +323,7 @@ class Member:
         known = self._view.state if self._view else None
         if self._mastership is None or known is None or known.epoch != self.epoch:
             return frozenset()
-        return in_sync.has_to_acknowledge(known, self._decisions.may_come) | self._mastership.entering
+        return in_sync.counting_stores(known, self._decisions.may_come) | self._mastership.entering
 
     # --- requests -----------------------------------------------------------------------------------------------------
 

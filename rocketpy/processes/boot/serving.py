@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def exit_status(command: Callable[[], int]) -> int:
-    """Run a command; a RocketError is printed as one line."""
+    """Run a command and return its exit status; a RocketError is printed as one line, and is 1."""
     try:
         return command()
     except RocketError as exc:
@@ -27,7 +27,7 @@ def exit_status(command: Callable[[], int]) -> int:
 
 
 @attrs.frozen
-class Order:
+class ServerCommand:
     """One of `standalone`, `broker` and `namesrv`, with its arguments."""
 
     kind: str
@@ -38,15 +38,20 @@ class Order:
         return RUN[self.kind](manager, **self.arguments)
 
 
-Deliver = Callable[[Order], None]  # hands an order on to the process that runs the server
+Deliver = Callable[[ServerCommand], None]  # hands a command on to the process that runs the server
 
 
-def serve(order: Order | None, status: int) -> int:
-    """Run a server; its exit status. Without an order the arguments were wrong, or asked for help: `status` says it."""
+def serve(command: ServerCommand | None, status: int) -> int:
+    """Run a server and return its exit status.
+
+    Args:
+        command: None: the arguments were wrong, or asked for help.
+        status: of the process that parsed the arguments; the result if there is no command.
+    """
     from .service_manager import ServiceManager  # of servers alone
 
-    manager = ServiceManager.of(os.environ)  # without an order, too: a start that fails has no sockets kept
-    return status if order is None else order.run(manager)
+    manager = ServiceManager.of(os.environ)  # without a command, too: a start that fails has no sockets kept
+    return status if command is None else command.run(manager)
 
 
 def serve_standalone(

@@ -185,7 +185,7 @@ class Guardian:
     # --- role -------------------------------------------------------------------------------------------------------
 
     def _wanted(self) -> Role:
-        """The role that the coordinator wants. Until it knows, a master's tree stays: it serves when told to, only."""
+        """Return the role that the coordinator wants. Until it knows, a master's tree stays: it serves only if told."""
         found = self.memory.block.orders()
         orders = self._orders = found[0] if found else self._orders
         running = self.tree.role if self.tree.pid else Role()
@@ -314,13 +314,13 @@ class Guardian:
             self._status = code
             self._stop()
         elif child is self.tree and code == EXIT_OTHER_EPOCH:
-            self._hold_another_election(child)
+            self._leave_mastership(child)
         else:
             how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
             self._start_later(child, how)
 
-    def _hold_another_election(self, tree: Child) -> None:
-        """The store has lost bytes of the epoch that is wanted: another coordinator gives the group another master."""
+    def _leave_mastership(self, tree: Child) -> None:
+        """Refuse the wanted epoch, of which this store has lost bytes: a new coordinator lets the group elect."""
         self.process.log("this store cannot serve epoch %d: leaving the mastership", tree.role.epoch)
         self._refused, tree.role, tree.start_at = tree.role.epoch, Role(), self.process.clock()
         self._signal(self.coordinator, signal.SIGKILL)

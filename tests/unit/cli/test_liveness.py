@@ -15,7 +15,7 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.cli import liveness
 from rocketpy.cli.command_line import SERVER_PROGRAMS
-from rocketpy.cli.liveness import Port, ask, examine_servers, order_of, ports_of
+from rocketpy.cli.liveness import Port, ask, examine_servers, ports_of, server_command_of
 from rocketpy.errors import ConfigError
 
 ENVIRONMENT = {"HOME": "/home/somebody"}
@@ -53,8 +53,8 @@ def words_of(line: str) -> list[str]:
 def test_servers_are_told_from_other_commands(
     capsys: pytest.CaptureFixture[str], words: list[str], kind: str | None
 ) -> None:
-    order = order_of(words, SERVER_PROGRAMS)
-    assert (order.kind if order else None) == kind
+    command = server_command_of(words, SERVER_PROGRAMS)
+    assert (command.kind if command else None) == kind
 
 
 @pytest.mark.parametrize(
@@ -81,9 +81,9 @@ def test_a_server_is_asked_where_its_own_configuration_says(
 ) -> None:
     """With the file of the directory in which it was started, and its environment, not with ours."""
     (tmp_path / "broker.conf").write_text("bindAddress=10.0.0.7\nlistenPort=7000\nnamesrvAddr=10.0.0.1:9876\n")
-    order = order_of(words_of(line), SERVER_PROGRAMS)
-    assert order is not None
-    assert list(ports_of(order, ENVIRONMENT | environment, tmp_path)) == expected
+    command = server_command_of(words_of(line), SERVER_PROGRAMS)
+    assert command is not None
+    assert list(ports_of(command, ENVIRONMENT | environment, tmp_path)) == expected
 
 
 def test_tls_account_and_proxies_are_those_of_the_server(tmp_path: Path) -> None:
@@ -92,9 +92,9 @@ def test_tls_account_and_proxies_are_those_of_the_server(tmp_path: Path) -> None
         *("aclCredentialsFile=/etc/rocketpy/account.yml", "proxyProtocolFrom=127.0.0.2"),
     )
     line = " --set ".join(["mqbroker -n 10.0.0.1:9876", *settings])
-    order = order_of(words_of(line), SERVER_PROGRAMS)
-    assert order is not None
-    (port,) = ports_of(order, ENVIRONMENT, tmp_path)
+    command = server_command_of(words_of(line), SERVER_PROGRAMS)
+    assert command is not None
+    (port,) = ports_of(command, ENVIRONMENT, tmp_path)
     assert (port.is_tls, port.credentials_file, port.proxies) == (True, "/etc/rocketpy/account.yml", "127.0.0.2")
 
 
@@ -105,10 +105,10 @@ def test_where_no_server_runs_the_check_fails(tmp_path: Path, capsys: pytest.Cap
 
 def test_a_configuration_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "broker.conf")
-    order = order_of(words_of("mqbroker -c broker.conf"), SERVER_PROGRAMS)
-    assert order is not None
+    command = server_command_of(words_of("mqbroker -c broker.conf"), SERVER_PROGRAMS)
+    assert command is not None
     with pytest.raises(ConfigError, match="no regular file"):
-        list(ports_of(order, ENVIRONMENT, tmp_path))
+        list(ports_of(command, ENVIRONMENT, tmp_path))
 
 
 def test_an_account_that_cannot_be_read_is_no_sign_of_death(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("rocketpy.native._rocketpy", reason="shared memory is C")
 
-from rocketpy.failover.member_block import COUNTING_MAX, NO_DEADLINE_NS, Following, MemberBlock, MemberOrders, StoreName
+from rocketpy.failover.member_block import COUNTING_MAX, NO_DEADLINE_NS, Following, MemberBlock, MemberOrders, StoreId
 from rocketpy.native.core import lib
 
 FOLLOW = MemberOrders(
@@ -76,11 +76,11 @@ def test_names_that_do_not_fit_are_refused() -> None:
 def test_the_own_store() -> None:
     block = MemberBlock()
     block.set_own(("ä" * 127, "f" * 63))
-    assert block.own == StoreName("ä" * 127, "f" * 63)
+    assert block.own == StoreId("ä" * 127, "f" * 63)
     block.pointer.own_version |= 1
     assert block.own is None
     block.set_own(("a", "2e"))
-    assert block.own == StoreName("a", "2e")
+    assert block.own == StoreId("a", "2e")
 
 
 def test_a_deadline_can_be_none() -> None:

@@ -15,8 +15,8 @@ THREE = in_sync.having(TWO, {"c": "m"})
 
 
 def test_sets_that_were_asked_for_count_beside_the_old_one() -> None:
-    assert in_sync.has_to_acknowledge(TWO, []) == {("a", "i"), ("b", "k")}
-    assert in_sync.has_to_acknowledge(TWO, [ONE, THREE]) == {("a", "i"), ("b", "k"), ("c", "m")}
+    assert in_sync.counting_stores(TWO, []) == {("a", "i"), ("b", "k")}
+    assert in_sync.counting_stores(TWO, [ONE, THREE]) == {("a", "i"), ("b", "k"), ("c", "m")}
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_sets_that_were_asked_for_count_beside_the_old_one() -> None:
     ],
 )
 def test_everybody_who_counts_has_to_have_it(acks: dict[str, Ack], position: int) -> None:
-    counting = in_sync.has_to_acknowledge(TWO, [])
+    counting = in_sync.counting_stores(TWO, [])
     assert in_sync.confirmable(("a", "i"), 50, 3, counting, acks) == position
 
 

@@ -154,18 +154,18 @@ WANTED = View(revision=1, state=PAIR, members={"a": member("i", 7), "b": member(
 )
 def test_a_request_that_cannot_be_carried_out_is_left_alone(view: View) -> None:
     master = made()
-    assert not master.wants_switch_over(view, wall_ms=999)
+    assert not master.accept_switch_over(view, wall_ms=999)
     assert master.switch_over(view, report(100, 100, 100)) is None
-    assert master.wants_switch_over(WANTED, wall_ms=999), "it has not been tried"
+    assert master.accept_switch_over(WANTED, wall_ms=999), "it has not been tried"
 
 
 def test_a_request_is_tried_once() -> None:
     master = made()
-    assert master.wants_switch_over(WANTED, wall_ms=999)
-    assert not master.wants_switch_over(WANTED, wall_ms=999)
-    assert not master.wants_switch_over(attrs.evolve(WANTED, switch=None), wall_ms=999), "withdrawn"
+    assert master.accept_switch_over(WANTED, wall_ms=999)
+    assert not master.accept_switch_over(WANTED, wall_ms=999)
+    assert not master.accept_switch_over(attrs.evolve(WANTED, switch=None), wall_ms=999), "withdrawn"
     again = attrs.evolve(WANTED, switch=attrs.evolve(REQUEST, until_ms=2000))
-    assert master.wants_switch_over(again, wall_ms=999), "the operator has asked again"
+    assert master.accept_switch_over(again, wall_ms=999), "the operator has asked again"
 
 
 @cases(
@@ -183,14 +183,14 @@ def test_a_request_is_tried_once() -> None:
 )
 def test_the_master_waits_until_the_target_has_everything(seen: Report, view: View) -> None:
     master = made()
-    assert master.wants_switch_over(WANTED, wall_ms=0)
+    assert master.accept_switch_over(WANTED, wall_ms=0)
     assert master.switch_over(view, seen) is None
 
 
 def test_the_target_is_the_next_master_with_its_own_lease() -> None:
     master = made()
     assert master.switch_over(WANTED, report(100, 100, 100)) is None, "it has not been asked for"
-    assert master.wants_switch_over(WANTED, wall_ms=0)
+    assert master.accept_switch_over(WANTED, wall_ms=0)
     assert master.switch_over(WANTED, report(100, 100, 100)) == (
         attrs.evolve(PAIR, epoch=4, master="b"),
         MasterRecord(member="b", epoch=4, lease=8),

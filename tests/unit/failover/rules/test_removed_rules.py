@@ -32,9 +32,7 @@ def no_incarnations(patch: pytest.MonkeyPatch) -> None:
 
 
 def shrink_counts_at_once(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(
-        in_sync, "has_to_acknowledge", lambda state, asked: frozenset(([*asked] or [state])[-1].in_sync.items())
-    )
+    patch.setattr(in_sync, "counting_stores", lambda state, asked: frozenset(([*asked] or [state])[-1].in_sync.items()))
 
 
 def set_does_not_count(patch: pytest.MonkeyPatch) -> None:

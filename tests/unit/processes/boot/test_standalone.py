@@ -11,7 +11,7 @@ from rocketpy.cli import command_line
 from rocketpy.config import BrokerSettings
 from rocketpy.processes.boot import standalone
 from rocketpy.processes.boot.service_manager import ServiceManager
-from rocketpy.processes.boot.serving import Order
+from rocketpy.processes.boot.serving import ServerCommand
 from rocketpy.processes.boot.standalone import activation
 from tests.support.broker import free_ports
 
@@ -36,10 +36,10 @@ def settings_of(words: list[str], environ: dict[str, str], monkeypatch: pytest.M
     """The settings of the broker that `rocketpy standalone` would run, with the name server at a free port."""
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
-    orders: list[Order] = []
+    commands: list[ServerCommand] = []
     _, namesrv_port = free_ports()
     command_line.cli.main(
-        ["standalone", "--namesrv-port", str(namesrv_port), *words], standalone_mode=False, obj=orders.append
+        ["standalone", "--namesrv-port", str(namesrv_port), *words], standalone_mode=False, obj=commands.append
     )
     found: list[BrokerSettings] = []
 
@@ -48,7 +48,7 @@ def settings_of(words: list[str], environ: dict[str, str], monkeypatch: pytest.M
         return 0
 
     monkeypatch.setattr(standalone, "run_broker", run_broker)
-    assert orders[0].run(ServiceManager()) == 0
+    assert commands[0].run(ServiceManager()) == 0
     return found[0]
 
 
