@@ -46,7 +46,7 @@ BARS = ((PLAIN, Bar("messages_per_s", 0.75, is_ratio=False)), (JAVA, Bar("messag
 
 
 def write_accounts(home: Path) -> None:
-    """The account of the load, which may send to one topic, among others. Control connections are white."""
+    """Write the account of the load, which may send to one topic, among others. Control connections are white."""
     (home / "conf").mkdir()
     accounts = [f"- {{accessKey: another-{number}, secretKey: secret-{number}}}" for number in range(OTHERS)]
     key, secret = ACCOUNT
@@ -57,7 +57,7 @@ def write_accounts(home: Path) -> None:
 
 @contextlib.contextmanager
 def running(candidate: Candidate) -> Iterator[Broker]:
-    """A fresh broker, stopped and removed at the end. Java finds the accounts by ROCKETMQ_HOME."""
+    """Run a fresh broker, stopped and removed at the end. Java finds the accounts by ROCKETMQ_HOME."""
     with work_directory(candidate.target) as directory:
         write_accounts(directory)
         settings = {"aclEnable": "true"} if candidate.is_guarded else dict(NO_SETTINGS)
@@ -71,7 +71,7 @@ def running(candidate: Candidate) -> Iterator[Broker]:
 
 
 def measure(broker: Broker, seconds: float) -> dict[str, float]:
-    """One run of the load. Raises ConnectionError: nothing was acknowledged."""
+    """Run the load once. Raises ConnectionError: nothing was acknowledged."""
     with Load(WORKLOAD, host=HOST, port=broker.port, topic=TOPIC, queues=QUEUES) as load:
         before_s = broker.cpu_s()
         result = load.measure(seconds, warm_up_s=seconds / 4)

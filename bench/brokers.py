@@ -139,7 +139,7 @@ def compile_bytecode(root: Path) -> None:
 
 
 def java_class_path() -> str:
-    """The jars, from ROCKETMQ_LIB if given, else fetched once with Maven."""
+    """Return the jars, from ROCKETMQ_LIB if given, else fetched once with Maven."""
     given = os.environ.get("ROCKETMQ_LIB")
     lib = Path(given) if given else cache_directory() / f"rocketmq-{JAVA_VERSION}"
     if not any(lib.glob("rocketmq-broker-*.jar")):
@@ -150,12 +150,12 @@ def java_class_path() -> str:
 
 
 def python_of(root: Path) -> str:
-    """The interpreter that runs a checkout: this one, or that of the environment which `make build` made there."""
+    """Return the interpreter that runs a checkout: this one, or that of the `.venv` which `make build` made there."""
     return sys.executable if root == ROOT else str(root / ".venv" / "bin" / "python")
 
 
 def start_rocketpy(directory: Path, settings: Mapping[str, str] = NO_SETTINGS, root: Path = ROOT) -> Broker:
-    """`settings`: broker properties beyond the defaults, by their Java names. `root`: of a built checkout."""
+    """Start it. `settings`: broker properties beyond the defaults, by their Java names. `root`: of a built checkout."""
     port, namesrv_port = free_ports(2)
     store = directory / "store"
     template = os.environ.get("ROCKETPY_CMD", ROCKETPY_COMMAND)
@@ -192,7 +192,7 @@ def java_settings(store: Path, port: int, namesrv_port: int) -> dict[str, object
 
 
 def start_java_process(directory: Path, name: str) -> subprocess.Popen[bytes]:
-    """`name`: namesrv or broker."""
+    """Start one process of the Java broker. `name`: namesrv or broker."""
     flags, main = JAVA_PROCESSES[name]
     home = {"ROCKETMQ_HOME": str(directory), "HOME": str(directory)}
     words = ["java", "-cp", java_class_path(), f"-Duser.home={directory}", *flags, main]
@@ -200,7 +200,7 @@ def start_java_process(directory: Path, name: str) -> subprocess.Popen[bytes]:
 
 
 def start_java(directory: Path, extra: Mapping[str, str] = NO_SETTINGS) -> Broker:
-    """`extra`: broker properties beyond the defaults, by their Java names."""
+    """Start the Java broker. `extra`: broker properties beyond the defaults, by their Java names."""
     port, namesrv_port = free_ports(2)
     store = directory / "store"
     write_java_files(directory, {**java_settings(store, port, namesrv_port), **extra})
@@ -266,7 +266,7 @@ def boot(target: str, directory: Path, settings: Mapping[str, str] = NO_SETTINGS
 
 @contextlib.contextmanager
 def work_directory(name: str, parent: Path | None = None) -> Iterator[Path]:
-    """A temporary directory; its files are synced or removed before this returns."""
+    """Make a temporary directory; its files are synced or removed at the end."""
     directory = Path(tempfile.mkdtemp(prefix=f"bench-{name}-", dir=parent))
     try:
         yield directory
@@ -279,7 +279,7 @@ def work_directory(name: str, parent: Path | None = None) -> Iterator[Path]:
 def running(
     target: str, parent: Path | None = None, settings: Mapping[str, str] = NO_SETTINGS, root: Path = ROOT
 ) -> Iterator[Broker]:
-    """A fresh broker, stopped and removed at the end."""
+    """Run a fresh broker, stopped and removed at the end."""
     with work_directory(target, parent) as directory:
         broker = boot(target, directory, settings, root)
         try:

@@ -74,10 +74,10 @@ def cpu_by_worker(master: Broker, slave: Broker) -> dict[str, float]:
 
 
 def wait_until(slave: Broker, reached: Callable[[], bool]) -> float:
-    """When that was so (monotonic, s).
+    """Wait until `reached` is true, and return the time (monotonic, s).
 
     Raises:
-        BrokerFailed: it has ended, or that was not so in time.
+        BrokerFailed: the slave has ended, or it was not true within TIMEOUT_S.
     """
     deadline_s = time.monotonic() + TIMEOUT_S
     while not reached():
@@ -121,7 +121,7 @@ def catch_up(master: Broker, end: int, settings: Mapping[str, str]) -> Turn:
 
 
 def by_tls(directory: Path) -> dict[str, str]:
-    """The properties of a pair that replicates by TLS; files of certificates in the directory."""
+    """Return the properties of a pair that replicates by TLS; files of certificates are in the directory."""
     chain, key = write_certificate(directory, trustme.KeyType.ECDSA)
     served = dict(zip(TLS_SETTINGS, ("permissive", str(chain), str(key)), strict=True))
     return served | {"useTLS": "true", "haUseTLS": "true", "tls.client.authServer": "false"}

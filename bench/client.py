@@ -50,7 +50,7 @@ class Run:
 
 
 def run_client(run: Run, ports: tuple[int, int], seconds: float, profile: str | None, results: Connection) -> None:
-    """The process of a client."""
+    """Run the process of a client."""
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     profiler = cProfile.Profile() if profile else None
     load = LOADS.get(run.load, client_loads.frame_by_frame)
@@ -90,7 +90,7 @@ def measure(run: Run, broker: Broker, seconds: float, profile: str | None = None
 
 
 def shown(run: Run, one: Figures) -> str:
-    """The figure of a run that has a bar."""
+    """Return the figure of a run that has a bar."""
     if one.mib:
         return f"{one.mib:.0f} MiB"
     return f"p99 {one.p99_ms:.2f} ms" if one.p99_ms else f"{one.per_s:,.0f}/s"
@@ -113,7 +113,7 @@ def verdict(run: Run, one: Figures, frames_per_s: float) -> str:
 
 
 def median(runs: list[Figures]) -> Figures:
-    """The middle one, by rate, latency and memory."""
+    """Return the middle run, by rate, latency and memory."""
     return sorted(runs, key=lambda one: (one.mib, one.p99_ms, one.per_s))[len(runs) // 2]
 
 
@@ -131,7 +131,7 @@ def chosen(only: str, loops: tuple[str, ...]) -> list[Run]:
 
 
 def comparisons(runs: list[Run]) -> list[list[Run]]:
-    """The runs that take turns: the loops of a load, and with awaited sends the client that awaits each frame."""
+    """List the runs that take turns: the loops of a load, and for awaited sends the client that awaits each frame."""
     found: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
         found["awaited sends" if run.load == FRAMES else run.load].append(run)

@@ -83,7 +83,7 @@ async def batching_producer(ports: Ports) -> AsyncIterator[Send]:
 
 @contextlib.asynccontextmanager
 async def frames(ports: Ports) -> AsyncIterator[Send]:
-    """A client that awaits each frame, as a page of Python with asyncio's streams makes it."""
+    """Send as a client that awaits each frame, as a page of Python with asyncio's streams makes it."""
     reader, writer = await asyncio.open_connection(HOST, ports[0])
     lock, opaque = asyncio.Lock(), 0
 
@@ -144,7 +144,7 @@ async def sends(
 
 
 async def batches(ports: Ports, seconds: float) -> Figures:
-    """One task that waits for room only; all results are looked at."""
+    """Send in one task that waits for room only; all results are looked at."""
     message, acknowledged = Message(TOPIC, BODY), 0
 
     def done(handle: object) -> None:
@@ -194,7 +194,7 @@ async def fill(ports: Ports, topic: str, count: int) -> None:
 
 
 async def catch_up(by_batches: bool, ports: Ports, seconds: float) -> Figures:
-    """A new group reads the full topic; the first messages, which wait for the rebalance, do not count."""
+    """Read the full topic with a new group; the first messages, which wait for the rebalance, do not count."""
     handled, begun, ended = 0, 0, aio.Event()
     began_s = cpu_s = 0.0
 

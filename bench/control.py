@@ -55,7 +55,7 @@ class Control:
     """One connection, one request at a time. Errors are exceptions: OSError of the socket, RequestFailed."""
 
     def __init__(self, host: str, port: int, timeout_s: float = 5.0, *, source: str | None = None) -> None:
-        """`source`: the address of this end; None: any."""
+        """Connect. `source`: the address of this end; None: any."""
         near = (source, 0) if source else None
         self._socket = socket.create_connection((host, port), timeout=timeout_s, source_address=near)
         self._opaque = 0
@@ -156,7 +156,7 @@ class Control:
         return offsets
 
     def read_queue(self, topic: str, queue_id: int, *, group: str = "bench_reader") -> Iterator[StoredMessage]:
-        """Every message of a queue from offset 0 on, as the broker returns them."""
+        """Read every message of a queue from offset 0 on, as the broker returns them."""
         offset = 0
         while True:
             reply = self.request(PULL_MESSAGE, pull_fields(topic, queue_id, str(offset), 32, group=group))

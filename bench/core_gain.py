@@ -103,7 +103,7 @@ def json_header() -> bytes:
 
 
 def read_json_header(data: bytes) -> dict[str, Any]:
-    """The fastest reader of Python; json_header.decode_header accepts more and is slower."""
+    """Read a header, as fast as Python can; json_header.decode_header accepts more and is slower."""
     value: dict[str, Any] = json.loads(data)
     return value
 
@@ -149,7 +149,7 @@ def frames(_root: Path, items: int) -> Turn:
 
 
 def received(root: Path, items: int) -> Turn:
-    """A slave's check of records of 1 KiB and their way into the log."""
+    """Time a slave's check of records of 1 KiB and their way into the log."""
     records, at = [], 0
     for number in range(items):
         records.append(message(number).encode(phy_offset=at, queue_offset=number // 8))
@@ -206,7 +206,7 @@ def counters(root: Path, items: int) -> Turn:
 
 
 def traffic_loop(directory: Path) -> Callable[[int], int]:
-    """The loop around rp_traffic_add. Raises: CalledProcessError: the core does not compile."""
+    """Return the compiled loop around rp_traffic_add. Raises: CalledProcessError: the core does not compile."""
     library = directory / "traffic.so"
     if not library.exists():
         subprocess.run([sys.executable, "csrc/objects.py"], cwd=ROOT, check=True)

@@ -49,7 +49,7 @@ def repeated(call: Callable[..., Any], *arguments: Any, times: int) -> int:
 
 
 def image_file(path: Path, size: int) -> mmap.mmap:
-    """A new file, mapped; its pages are in memory, as those of a prepared log file are."""
+    """Make a new file and map it; its pages are in memory, as those of a prepared log file are."""
     path.write_bytes(bytes(size))
     with path.open("r+b") as file:
         return mmap.mmap(file.fileno(), size)

@@ -55,7 +55,7 @@ def until_acknowledged_s(group: Group) -> float:
 
 
 def switch_over(group: Group, senders: Sequence[RouteSender]) -> dict[str, float]:
-    """The longest time between two successful sends of each sender while the master changes."""
+    """Measure the longest time between two successful sends of each sender while the master changes."""
     began_s, first = time.monotonic(), group.master() or ""
     group.switch_over(sorted(set(group.members) - {first})[0])
     for sender in senders:
@@ -79,7 +79,7 @@ def by_route(group: Group, directory: Path, switches: int) -> list[dict[str, obj
 
 
 def lose_machine(group: Group, sender: RouteSender) -> float:
-    """The longest time between two successful sends while the master's machine dies. It returns afterwards."""
+    """Measure the longest time between two successful sends while the master's machine dies. It returns afterwards."""
     group.wait_in_sync()
     sender.wait_for_next()
     assert group.network is not None
@@ -118,7 +118,7 @@ def lost_machines(lease_s: int, count: int) -> dict[str, object]:
 
 
 def installed(directory: Path) -> list[str]:
-    """The clients that this machine can run."""
+    """List the clients that this machine can run."""
     found = []
     for language in LANGUAGES:
         with contextlib.suppress(toolchain.Missing):
@@ -128,7 +128,7 @@ def installed(directory: Path) -> list[str]:
 
 
 def figures(name: str, seconds: Sequence[float], bar_s: float | None = None) -> dict[str, object]:
-    """Of one question."""
+    """Return the figures of one question."""
     found: dict[str, object] = {
         "what": name,
         "count": len(seconds),
@@ -139,7 +139,7 @@ def figures(name: str, seconds: Sequence[float], bar_s: float | None = None) -> 
 
 
 def measure(lease_s: int, kills: int, switches: int) -> list[dict[str, object]]:
-    """All with one lease, and the check that no promise was broken meanwhile."""
+    """Measure all with one lease, and check that no promise was broken meanwhile."""
     settings, rows = {"haLeaseSeconds": str(lease_s)}, []
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rocketpy-bench-")))
@@ -157,7 +157,7 @@ def measure(lease_s: int, kills: int, switches: int) -> list[dict[str, object]]:
 
 
 def table_row(found: Mapping[str, object]) -> tuple[str, ...]:
-    """One question as a row of the page's table."""
+    """Return one question as a row of the page's table."""
     bar_s, sent = found.get("bar_s"), found.get("sent")
     bar = f"{bar_s:g} s: {'holds' if found['holds'] else 'missed'}" if bar_s is not None else ""
     failed = f"{found['failed']} of {sent}" if sent is not None else ""

@@ -85,7 +85,7 @@ def message_properties(number: int, prefix: str) -> dict[str, str]:
 
 
 def heartbeat(control: Control, questions: list[Question]) -> None:
-    """The groups are online for two minutes from now on."""
+    """Send the heartbeat of all groups, which keeps them online for two minutes."""
     consumers = [
         ConsumerData(
             group_name=question.group, subscription_data_set=[build_subscription(TOPIC, question.expression, 1)]
@@ -137,7 +137,7 @@ def measure(broker: Broker, question: Question, ends: list[int], seconds: float)
 
 
 def run_turn(target: str, settings: Mapping[str, str], messages: int, seconds: float) -> dict[str, Figures]:
-    """A fresh broker, and all questions that want these settings."""
+    """Ask a fresh broker all questions that want these settings."""
     questions = [question for question in QUESTIONS if question.settings == settings]
     found = {}
     with running(target, settings=settings) as broker, broker.control() as control:
@@ -156,7 +156,7 @@ def median(runs: list[Figures], field: str) -> float:
 
 
 def verdict(question: str, metric: str, ours: float, ratio: float) -> tuple[str, str]:
-    """The bar of a metric, and whether it holds."""
+    """Return the bar of a metric, and `holds` or `missed`; empty texts: it has no bar."""
     if question == "tag" and metric == "units_per_core_s":
         return f"at least {UNITS_BAR:,.0f}", "holds" if ours >= UNITS_BAR else "missed"
     if question == "SQL92 with filter bits" and metric == "units_per_s":
@@ -165,7 +165,7 @@ def verdict(question: str, metric: str, ours: float, ratio: float) -> tuple[str,
 
 
 def rows(found: Mapping[tuple[str, str], list[Figures]]) -> list[tuple[str, ...]]:
-    """`found`: by target and question."""
+    """Return the rows of the table. `found`: by target and question."""
     table: list[tuple[str, ...]] = []
     for question in QUESTIONS:
         for field in attrs.fields(Figures):

@@ -53,7 +53,7 @@ class Verdict:
 
 
 def find_workers(broker: Broker, name: str) -> list[int]:
-    """The processes of the tree, but not its root, whose name or command line contains `name`."""
+    """List the processes of the tree, but not its root, whose name or command line contains `name`."""
     workers = [pid for root in broker.roots for pid in proc.tree(root) if pid != root]
     return [pid for pid in workers if name in proc.command_name(pid)]
 

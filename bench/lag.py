@@ -31,7 +31,7 @@ class ControlView:
         self.header: Any = ffi.from_buffer("rp_control *", self._map)
 
     def power_loss(self) -> None:
-        """To be called while no broker runs: as if another kernel had written the block and nothing were flushed."""
+        """Make the block as after a loss of power: written under another kernel, nothing flushed. No broker may run."""
         for index in range(16):
             self.header.boot_id[index] ^= 0xFF
         self.header.durable_phy_offset = self.header.units_durable_phy_offset = 0

@@ -65,7 +65,7 @@ class Held(trio.abc.Instrument):
         self.wall_ms = self.cpu_ms = self.collector_ms = 0.0
 
     def collects(self, phase: str, info: dict[str, int]) -> None:
-        """For gc.callbacks."""
+        """Time a collection; for gc.callbacks."""
         if phase == "start":
             self._collecting = time.thread_time_ns()
         else:
@@ -130,7 +130,7 @@ def group_name(number: int) -> str:
 
 
 def large_manager(root: Path, topics: int, offsets: int) -> SlowPathRig:
-    """As many groups as topics; each group has offsets in one topic, the first in very many."""
+    """Make a manager with as many groups as topics; each has offsets in one topic, the first in very many."""
     rig = SlowPathRig(root, namesrv_addr="10.0.0.1:9876")
     rig.name_servers.answers["10.0.0.1:9876"] = RemotingCommand.response()
     services = rig.services
@@ -280,7 +280,7 @@ def registrations(server: NameServer, topics: int) -> None:
 
 
 def refused_bomb(server: NameServer) -> tuple[str, Work]:
-    """A small registration that would inflate to gigabytes."""
+    """Return the refusal of a small registration that would inflate to gigabytes, as work to time."""
     block = b"T 4 4 6 SINGLE_TAG"
     version = DataVersion(counter=1).encode()
     head = len(version).to_bytes(4, "big") + version + TOPICS_MAX.to_bytes(4, "big")

@@ -87,7 +87,7 @@ def scraper(port: int) -> Callable[[], bytes]:
 
 @contextmanager
 def scraped(names: str, prepare: Callable[[Path], None] = lambda directory: None) -> Iterator[Scraped]:
-    """A broker, and a function that scrapes it."""
+    """Run a broker, and give a function that scrapes it."""
     (port,) = free_ports(1)
     with work_directory("rocketpy") as directory:
         prepare(directory)

@@ -123,7 +123,7 @@ def python_calls() -> dict[str, Callable[[], Any]]:
 
 
 def struct_of(kind: str, numbers: dict[str, int], texts: dict[str, bytes], held: list[Any]) -> Any:
-    """A C struct filled by name; it and what it borrows go into `held`."""
+    """Make a C struct filled by name; it and the objects that it borrows go into `held`."""
     target = ffi.new(f"{kind} *", numbers)
     for name, text in texts.items():
         held.append(ffi.from_buffer("uint8_t[]", text))
@@ -134,7 +134,7 @@ def struct_of(kind: str, numbers: dict[str, int], texts: dict[str, bytes], held:
 
 
 def c_calls(held: list[Any]) -> dict[str, Callable[[], Any]]:
-    """The C functions on C data that is ready."""
+    """Return calls of the C functions on C data that is ready."""
     body, image, header, block, key, properties = (
         ffi.from_buffer("uint8_t[]", data)
         for data in (BODY, IMAGE, JSON_HEADER, ROCKETMQ_HEADER, b"TopicTest#order-1", PROPERTIES)

@@ -56,7 +56,7 @@ def _start_rocketpy(directory: Path, master: Broker, port: int, more: Mapping[st
 
 @contextlib.contextmanager
 def slave_of(master: Broker, parent: Path | None = None, settings: Mapping[str, str] = NO_SETTINGS) -> Iterator[Broker]:
-    """A slave that has just been started; stopped and removed at the end. `settings`: more of rocketpy."""
+    """Run a slave, stopped and removed at the end. `settings`: more properties, of rocketpy."""
     with work_directory(f"{master.target}-slave", parent) as directory:
         (port,) = free_ports(1)
         if master.target == "java":

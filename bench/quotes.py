@@ -100,23 +100,23 @@ class Quote:
 
 
 def milliseconds(value: float) -> str:
-    """Of a figure in µs."""
+    """Show a figure in µs as ms."""
     return f"{significant(value / 1000)} ms"
 
 
 def missed(what: str, bar: str, cell: Cell, *, unit: str = "", remark: str = "", more: tuple[Cell, ...] = ()) -> Quote:
-    """A row of the table of missed bars."""
+    """Return a row of the table of missed bars."""
     label = f"[{what}](../../bench/results/{cell.page}){remark}"
     return Quote(BENCHMARKS, f"| {label} | {{}}{unit} | {bar}{unit} *missed* |", (*more, cell))
 
 
 def of_spark(what: str, bar: str, *row: str, unit: str = "", page: str = "spark-bars.md") -> Quote:
-    """A missed bar of `bench.spark_bars`."""
+    """Return a missed bar of `bench.spark_bars`."""
     return missed(f"Spark, {what}", bar, Cell(page, row, "median"), unit=unit)
 
 
 def of_xeon(what: str, bar: str, *row: str, unit: str = "") -> Quote:
-    """The same of the run on a second machine."""
+    """Return a missed bar of the run on a second machine."""
     return of_spark(f"{what}, Xeon", bar, *row, unit=unit, page="spark-bars-xeon.md")
 
 

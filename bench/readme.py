@@ -41,7 +41,7 @@ def mebibytes(value: float) -> str:
 
 
 def rate(value: float) -> str:
-    """Of a figure per second."""
+    """Show a figure per second."""
     return f"{significant(value / 1e6)} M/s" if value >= 1e6 else f"{significant(value)}/s"
 
 
@@ -50,7 +50,7 @@ def microseconds(value: float) -> str:
 
 
 def ratio(value: float) -> str:
-    """A small one as a fraction: 1/8 is read faster than 0.12."""
+    """Show a ratio, a small one as a fraction: 1/8 is read faster than 0.12."""
     return f"1/{1 / value:.0f}" if value <= 1 / 3 else f"{significant(value)} ×"
 
 
@@ -95,7 +95,7 @@ FIGURES = (
 
 
 def read(figure: Figure) -> tuple[float, float]:
-    """rocketpy's and Java's figure.
+    """Return rocketpy's and Java's figure.
 
     Raises:
         LookupError: the page has no row with this scenario and metric.
@@ -131,7 +131,7 @@ def table() -> str:
 
 
 def with_table(readme: str) -> str:
-    """The text of README.md with the figures of today's results.
+    """Return the text of README.md with the figures of today's results.
 
     Raises:
         LookupError: the marks of the table are missing, or a figure.

@@ -45,7 +45,7 @@ class Cpu:
 
     @classmethod
     def now(cls, master: Broker, slave: Broker | None) -> Cpu:
-        """`free`: idle time, and what pair and driver have used."""
+        """Read CPU seconds. `free`: idle time, and the time that pair and driver have used."""
         _, idle = proc.machine_ticks()
         of_master, of_slave = master.cpu_s(), slave.cpu_s() if slave else 0.0
         return cls(of_master, of_slave, idle / proc.TICKS_PER_S + of_master + of_slave + time.process_time())
@@ -106,7 +106,7 @@ def warm_up(master: Broker) -> None:
 
 
 def run_sync(target: str, seconds: float) -> dict[str, Figures]:
-    """A SYNC_MASTER with a slave."""
+    """Measure a SYNC_MASTER with a slave."""
     with running(target, settings=SYNC) as master, slave_of(master) as slave:
         master.create_topic(TOPIC, QUEUES)
         wait_until_copied(master, slave)
@@ -118,7 +118,7 @@ def run_sync(target: str, seconds: float) -> dict[str, Figures]:
 
 
 def mb_per_s(seen: list[tuple[float, int]]) -> float:
-    """Of a log that grew as it was seen."""
+    """Return MB/s of a log that grew as it was seen: (monotonic time in s, end in bytes), first to last."""
     (first_s, first), (last_s, last) = seen[0], seen[-1]
     return round((last - first) / max(1e-9, last_s - first_s) / 1e6, 1)
 
@@ -140,9 +140,9 @@ def copy_mb_per_s(store: Path, size: int) -> float:
 
 
 def run_async(target: str, seconds: float) -> tuple[list[Figures], Figures, tuple[float, float]]:
-    """An ASYNC_MASTER: alone, before and after the time with a slave; with it; MB/s of its catch-up and a raw copy.
+    """Measure an ASYNC_MASTER: alone, before and after the time with a slave; with it; MB/s of catch-up and raw copy.
 
-    Both, because pages that a machine has used before are cheaper than those that it has not.
+    Before and after, because pages that a machine has used before are cheaper than those that it has not.
     """
     with running(target, settings=ASYNC) as master:
         master.create_topic(TOPIC, QUEUES)
@@ -158,7 +158,7 @@ def run_async(target: str, seconds: float) -> tuple[list[Figures], Figures, tupl
 
 
 def cost_percent(alone: list[Figures], followed: Figures) -> float:
-    """By how much the master is slower with a slave, on the CPU time that is left beside the slave."""
+    """Return how much slower the master is with a slave, on the CPU time that is left beside the slave."""
     without = statistics.mean(figures.per_free_cpu_s for figures in alone)
     return round((1 - followed.per_free_cpu_s / without) * 100, 1)
 
@@ -168,7 +168,7 @@ def median(runs: list[Figures], field: str) -> float:
 
 
 def verdict(scenario: str, metric: str, ratio: float) -> tuple[str, str]:
-    """The bar of a metric, and whether it holds."""
+    """Return the bar of a metric, and `holds` or `missed`; empty texts: it has no bar."""
     if scenario.startswith("SYNC") and metric == "messages_per_s":
         return f"ratio at least {THROUGHPUT_BAR:g}", "holds" if ratio >= THROUGHPUT_BAR else "missed"
     if scenario == SYNC_64X1 and metric == "p99_us":
@@ -177,7 +177,7 @@ def verdict(scenario: str, metric: str, ratio: float) -> tuple[str, str]:
 
 
 def rows(found: Mapping[tuple[str, str], list[Figures]]) -> list[tuple[str, ...]]:
-    """`found`: by target and scenario."""
+    """Return the rows of the table. `found`: by target and scenario."""
     table: list[tuple[str, ...]] = []
     for scenario in (SYNC_64X1, SYNC_64X64, ALONE, FOLLOWED):
         for field in attrs.fields(Figures):

@@ -78,7 +78,7 @@ def median(measurements: Sequence[Measurement], scenario: str, metric: str, targ
 
 
 def errors_of(measurements: Sequence[Measurement], scenario: str) -> str:
-    """All error replies of all turns, as `target code:count`; `short`: a pull got fewer messages than it could."""
+    """List the error replies of all turns, as `target code:count`; `short`: a pull got fewer messages than it could."""
     return ", ".join(
         f"{one.target} {name}:{count}"
         for one in measurements
@@ -189,7 +189,7 @@ def markdown_table(headings: Sequence[str], rows: Iterable[tuple[str, ...]]) -> 
 
 
 def command_of(module: str) -> str:
-    """The command that runs now, of the benchmark `module`."""
+    """Return the command that runs now, of the benchmark `module`."""
     return shlex.join(["python", "-m", module, *sys.argv[1:]])
 
 

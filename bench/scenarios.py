@@ -121,7 +121,7 @@ QUICK = (
 
 
 def select(only: tuple[str, ...], *, quick: bool) -> tuple[Scenario, ...]:
-    """The scenarios whose name contains one of `only`; all of them, or the quick ones, when none is given."""
+    """Return the scenarios whose name contains one of `only`; without any, all of them, or the quick ones."""
     if only:
         return tuple(scenario for scenario in SCENARIOS if any(word in scenario.name for word in only))
     return tuple(scenario for scenario in SCENARIOS if not quick or scenario.name in QUICK)

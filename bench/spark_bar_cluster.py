@@ -53,7 +53,7 @@ def _lines(found: dict[int, list[Turn]]) -> Iterator[Line]:
 
 
 def start_on(cluster: Cluster, workers: int) -> SparkSession:
-    """A session with so many executors, when all of them are there."""
+    """Start a session with so many executors; return when all of them are there."""
     config = {"spark.cores.max": str(workers), "spark.driver.host": HOST, "spark.driver.bindAddress": HOST}
     spark = session(cluster.url, name="rocketpy-bench", config=OF_SESSION | config, advises=False)
     known = spark.sparkContext._jsc.sc()  # Spark has no public way to count executors

@@ -90,7 +90,7 @@ def cpu_used_s(before: Mapping[int, float], after: Mapping[int, float]) -> float
 
 
 def jvm_of(spark: SparkSession) -> int:
-    """The process id of a session's JVM, which is the parent of local workers."""
+    """Return the process id of a session's JVM, which is the parent of local workers."""
     return int(spark.sparkContext._gateway.proc.pid)  # there is one outside of Connect
 
 
@@ -126,7 +126,7 @@ class Inputs:
         return self.messages * (4 if size == "100 B" else 1)
 
     def store(self, size: str) -> Path:
-        """A store at rest."""
+        """Make a store at rest."""
         if size not in self._stores:
             home = self.directory / TOPICS[size]
             home.mkdir()

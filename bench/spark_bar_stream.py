@@ -93,7 +93,7 @@ def _shares(
 
 
 def committed_ms(data: Path) -> dict[Path, float]:
-    """The files of Spark's sink, and when the log of their batch was written."""
+    """Return the files of Spark's sink, and when the log of their batch was written (ms since 1970)."""
     logs = [path for path in (data / "_spark_metadata").iterdir() if path.name.split(".")[0].isdigit()]
     found: dict[Path, float] = {}
     for log in sorted(logs, key=lambda path: int(path.name.split(".")[0])):  # N.compact also has all before N

@@ -42,7 +42,7 @@ def fill(broker: Broker, topic: str, queues: int, body: int, messages: int) -> N
 
 @contextmanager
 def stopped_stores(directory: Path, messages: int) -> Iterator[dict[str, Path]]:
-    """A store of each size of body, at rest."""
+    """Make a store of each size of body, at rest."""
     stores = {}
     for size, topic in TOPICS.items():
         home = directory / topic

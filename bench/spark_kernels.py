@@ -26,12 +26,12 @@ PROCESSES = 2
 
 
 def pieces_of(path: str, **options: str) -> list[Piece]:
-    """The parts of a store at rest, as Spark gets them by these options."""
+    """Return the parts of a store at rest, as Spark gets them by these options."""
     return plan(parse_options(StoreOptions, {"path": path, **options}))
 
 
 def scan(piece: Piece) -> int:
-    """A raw scan in C: every record's structure and the CRC of its body; nothing is kept. Returns records."""
+    """Scan in C: every record's structure and the CRC of its body; nothing is kept. Returns: the number of records."""
     return _walked(piece).records
 
 
@@ -73,7 +73,7 @@ def pull(given: dict[str, str], wanted: Sequence[Slice]) -> int:
 
 
 def slices_of(given: dict[str, str]) -> list[Slice]:
-    """All that the queues of a topic have now."""
+    """Return all that the queues of a topic have now."""
     options = parse_options(TopicOptions, given)
     cluster = CLUSTERS.get(options.client_options())
     bounds = cluster.bounds(cluster.queues(options.topics or ()))
@@ -81,7 +81,7 @@ def slices_of(given: dict[str, str]) -> list[Slice]:
 
 
 def in_processes(work: Callable[[Any], int], parts: Sequence[Any], processes: int = PROCESSES) -> Callable[[], int]:
-    """A call that does all parts in a pool; the pool is warm when this returns, and lives as long as the call."""
+    """Return a call that does all parts in a pool. The pool is warm, and lives as long as the call."""
     pool = multiprocessing.get_context("spawn").Pool(processes)
     pool.map(_imported, range(processes * 4), chunksize=1)
     return partial(_sum_of, pool, work, list(parts))

@@ -93,7 +93,7 @@ def barred(figure: Figure, bar: str, holds: bool) -> Figure:
 
 
 def ask_decode(scale: Scale, directory: Path) -> Iterator[Figure]:
-    """One core, no Spark: from log bytes in memory to Arrow."""
+    """Measure one core, no Spark: from log bytes in memory to Arrow."""
     bars = {("100 B", "min"): 18e6, ("100 B", "all"): 8e6}
     with stopped_stores(directory, scale.messages) as stores:
         for size, path in stores.items():
@@ -109,7 +109,7 @@ def ask_decode(scale: Scale, directory: Path) -> Iterator[Figure]:
 
 
 def ask_scan(scale: Scale, directory: Path) -> Iterator[Figure]:
-    """A store at rest: by two plain processes, inside of Spark's workers, and as a DataFrame."""
+    """Measure a store at rest: by two plain processes, inside of Spark's workers, and as a DataFrame."""
     with stopped_stores(directory, scale.messages) as stores:
         spark = start_spark(2)
         try:
@@ -146,7 +146,7 @@ def _scans(spark: SparkSession, size: str, path: str, scale: Scale) -> Iterator[
 
 
 def ask_broker(scale: Scale, directory: Path) -> Iterator[Figure]:
-    """A running broker: the reader in plain processes, and DataFrames."""
+    """Measure a running broker: the reader in plain processes, and DataFrames."""
     with running("rocketpy", directory) as broker:
         for size, topic in TOPICS.items():
             fill(broker, topic, QUEUES, SIZES[size], scale.messages)
@@ -179,7 +179,7 @@ def _pulls(spark: SparkSession, size: str, given: dict[str, str], scale: Scale) 
 
 
 def ask_archive(scale: Scale, directory: Path) -> Iterator[Figure]:
-    """A store to Parquet with all columns: in one process, and by Spark's workers."""
+    """Measure a store to Parquet with all columns: in one process, and by Spark's workers."""
     with stopped_stores(directory, scale.messages) as stores:
         spark = start_spark(2)
         try:
@@ -200,8 +200,10 @@ def _archived(spark: SparkSession | None, path: Path, target: Path) -> int:
 
 
 def ask_scale(scale: Scale, directory: Path) -> Iterator[Figure]:
-    """The same number of messages in 10, 100 and 1 000 queues, read by 1, 2 and 4 local workers; and more tasks for the
-    same messages, which gives the cost of a task."""
+    """Read the same number of messages from 10, 100 and 1 000 queues by 1, 2 and 4 local workers.
+
+    More tasks for the same messages give the cost of a task.
+    """
     with running("rocketpy", directory) as broker:
         for queues in QUEUE_NUMBERS:
             fill(broker, f"queues{queues}", queues, SIZES["1 KiB"], scale.messages)

@@ -28,7 +28,7 @@ SETTLE_S = 10.0  # between two questions: what the first one deleted is still be
 
 
 def lines(name: str, answer: Answer) -> Iterator[report.Line]:
-    """The bars first, then what is only shown."""
+    """Return the lines of the page: the bars first, then figures without a bar."""
     question = QUESTIONS[name]
     errors = ", ".join(f"{target} {kind}:{n}" for target, kinds in answer.errors.items() for kind, n in kinds.items())
     shown = [(bar.metric, bar) for bar in question.bars] + [(metric, None) for metric in question.metrics]
@@ -67,7 +67,7 @@ The load generator shares the cores; Java has a heap of 1 GB.{filled}
 
 
 def ask_all(console: Console, names: Sequence[str], setup: Setup) -> tuple[dict[str, Answer], list[str]]:
-    """The answers, and what failed: one question that fails does not take the others with it."""
+    """Return the answers and the failures: one question that fails does not take the others with it."""
     answers: dict[str, Answer] = {}
     failures = []
     for index, name in enumerate(names):

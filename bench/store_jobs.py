@@ -154,7 +154,7 @@ def check_equal(root: Path, target: Path) -> None:
 
 
 def walk_log(root: Path, runs: list[Run]) -> None:
-    """One walk in C over the log, with CRC."""
+    """Walk once over the log in C, with CRC."""
     reader = StoreReader(root)
     state = read_state(reader.files, reader.paths)
     with timed(runs), LogCheck(Inspected(reader, state, Findings(root), NoListener())) as check:

@@ -61,7 +61,7 @@ class Answer:
 
 @contextlib.contextmanager
 def serving(target: str, directory: Path, root: Path = ROOT) -> Iterator[Broker]:
-    """A broker of the checkout `root` on what the directory holds, gone at the end if it was not killed before."""
+    """Run a broker of the checkout `root` on the directory, gone at the end if it was not killed before."""
     broker = boot(target, directory, root=root)
     try:
         yield broker
@@ -95,7 +95,7 @@ def create_topics(broker: Broker, count: int, queues: int, watch: Watch) -> list
 
 
 def send_to_each(broker: Broker, topics: Sequence[str], queues: int, watch: Watch) -> None:
-    """One message to every queue.
+    """Send one message to every queue.
 
     Raises:
         BrokerFailed: not every one was acknowledged.
@@ -127,7 +127,7 @@ def kill_under_load(broker: Broker, topics: Sequence[str], queues: int, seconds:
 
 
 def prepare(broker: Broker, setup: Setup, watch: Watch) -> None:
-    """The topics of a load, and a broker that is warm."""
+    """Create the topics of a load, and warm the broker."""
     for topic in (TOPIC_SEND, TOPIC_WARM_UP):
         broker.create_topic(topic, QUEUES)
     seconds = WARM_UP_S[broker.target]
@@ -135,7 +135,7 @@ def prepare(broker: Broker, setup: Setup, watch: Watch) -> None:
 
 
 def measure_in_turn(setup: Setup, name: str, workload: Workload, seconds: float, settings: Mapping[str, str]) -> Answer:
-    """One load on a fresh, warm broker of each target."""
+    """Measure one load on a fresh, warm broker of each target."""
     found: dict[str, Figures] = {}
     errors: dict[str, Mapping[str, int]] = {}
     for target in setup.targets:
@@ -150,7 +150,7 @@ def measure_in_turn(setup: Setup, name: str, workload: Workload, seconds: float,
 
 
 def medians(turns: Sequence[Answer]) -> Answer:
-    """Of each figure of each target; errors are added up."""
+    """Return the median of each figure of each target; errors are added up."""
     found: dict[str, Figures] = {}
     errors: dict[str, dict[str, int]] = {}
     for target, figures_of_first in turns[0].figures.items():

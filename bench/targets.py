@@ -38,7 +38,7 @@ BUSY = 2  # processes that are kept busy, with --beside
 
 
 def title_of(target: str) -> str:
-    """`make TARGET`; `.ci/run`, and `.ci/run: TARGET` for what it calls."""
+    """Return `make TARGET`; `.ci/run`, and `.ci/run: TARGET` for a target that it calls."""
     return f"make {target}" if not target.startswith(CI) else f".ci/run{target.removeprefix(CI)}"
 
 
@@ -55,8 +55,10 @@ class TargetError(click.ClickException):
 
 
 def run_seconds(target: str, only: Sequence[str] = ()) -> dict[str, float]:
-    """The seconds of one run: of the target, and of each target that .ci/run calls; of these alone, if it is to run
-    only some of them.
+    """Run a target once, and return its seconds and those of each target that .ci/run calls.
+
+    Args:
+        only: targets that .ci/run is to call; then the result has these alone.
 
     Raises:
         TargetError: the target failed.
@@ -83,7 +85,7 @@ def run_seconds(target: str, only: Sequence[str] = ()) -> dict[str, float]:
 
 
 def parts_of_ci(output: str) -> dict[str, float]:
-    """The seconds of each target, from the line that .ci/run prints at its end."""
+    """Return the seconds of each target, from the line that .ci/run prints at its end."""
     words = output.rpartition(PARTS)[2].partition("\n")[0].split()
     return {f"{CI}: {target}": float(seconds) for target, seconds in zip(words[::2], words[1::2], strict=True)}
 
@@ -106,7 +108,7 @@ def read_results() -> list[dict[str, object]]:
 
 
 def shown(rows: Sequence[dict[str, object]]) -> str:
-    """`median (lowest to highest, runs)` of the newest runs, or a dash."""
+    """Show `median (lowest to highest, runs)` of the newest runs, or a dash."""
     seconds = [float(str(row["seconds"])) for row in rows[-NEWEST_RUNS:]]
     if not seconds:
         return "-"
@@ -122,7 +124,7 @@ def digits(seconds: float) -> str:
 
 
 def table(results: Sequence[dict[str, object]]) -> str:
-    """The table of CONTRIBUTING.md: the seconds of each target, alone and beside a load."""
+    """Return the table of CONTRIBUTING.md: the seconds of each target, alone and beside a load."""
     lines = ["| target | seconds | beside two busy processes |", "|---|---|---|"]
     for target in dict.fromkeys(str(row["target"]) for row in results):
         alone = [row for row in results if row["target"] == target and not row["beside"]]

@@ -141,7 +141,7 @@ class Delivered:
 
     @classmethod
     def of(cls, store: Path, from_ms: float) -> Delivered:
-        """Of what was stored at this time or later."""
+        """Read the messages that were stored at this time (ms) or later."""
         late, bodies, times = [], Counter[bytes](), []
         for record in records(store):
             if record.store_timestamp_ms < from_ms:

@@ -71,7 +71,7 @@ def pkcs8(pem: bytes) -> bytes:
 
 @contextlib.contextmanager
 def tls_broker(target: str, chain: Path, key: Path) -> Iterator[Broker]:
-    """A broker that serves TLS: Java has the settings as system properties."""
+    """Run a broker that serves TLS: Java has the settings as system properties."""
     settings = dict(zip(TLS_SETTINGS, ("permissive", str(chain), str(key)), strict=True))
     if target != "java":
         with running(target, settings=settings) as broker:

@@ -103,7 +103,7 @@ class SilentProducer:
 
 
 def open_halves(broker: Broker) -> tuple[float, int]:
-    """(percent of a core, bytes of checks) while OPEN half messages are open, over whole rounds of checks."""
+    """Return (percent of a core, bytes of checks) while OPEN half messages are open, over whole rounds of checks."""
     workload = Workload(Mode.SEND, CONNECTIONS, 4, 1024, requests_max=OPEN, in_transactions=True, commits=False)
     load = Load(workload, host=HOST, port=broker.port, topic=TOPIC, queues=QUEUES)
     with load:

@@ -96,7 +96,7 @@ def figures(result: Result, cpu_us_per_message: float) -> dict[str, float]:
 
 
 def run_load(broker: Broker, scenario: Scenario, workload: Workload, plan: Plan, watch: Watch) -> Measurement:
-    """One scenario on a broker that is up and warm."""
+    """Run one scenario on a broker that is up and warm."""
     is_pull = workload.mode is Mode.PULL
     topic = TOPIC_PULL if is_pull else TOPIC_SEND
     if is_pull:
@@ -120,7 +120,7 @@ def run_load(broker: Broker, scenario: Scenario, workload: Workload, plan: Plan,
 
 
 def run_turn(broker: Broker, plan: Plan, watch: Watch) -> list[Measurement]:
-    """All scenarios of the plan. A broker that dies ends the turn with BrokerFailed or ConnectionError."""
+    """Run all scenarios of the plan. A broker that dies ends the turn with BrokerFailed or ConnectionError."""
     found: list[Measurement] = []
     names = {scenario.name for scenario in plan.scenarios}
     if "boot" in names:

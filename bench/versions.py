@@ -37,7 +37,7 @@ class Turn:
     other: dict[str, Measurement]
 
     def ratio(self, scenario: str, metric: str) -> float | None:
-        """This checkout's figure divided by the other one's."""
+        """Return this checkout's figure divided by the other one's."""
         this, other = (found[scenario].figures.get(metric) for found in (self.this, self.other))
         return this / other if this is not None and other else None
 
@@ -95,7 +95,7 @@ def rows(turns: Sequence[Turn], metrics: Mapping[str, Sequence[str]]) -> Iterato
 
 
 def name_of(root: Path) -> str:
-    """A checkout's commit; the directory's name of a build of tests.support.releases."""
+    """Return a checkout's commit, or the directory's name of a build of tests.support.releases."""
     return commit_of(root) or root.name
 
 

@@ -92,7 +92,7 @@ def header_json(code: int, fields: Mapping[str, str], opaque: int, flag: int = 0
 
 
 def header_rocketmq(code: int, fields: Mapping[str, str], opaque: int) -> bytes:
-    """code 2, language 1, version 2, opaque 4, flag 4, remark size 4, fields size 4, then the fields."""
+    """Encode a header: code 2, language 1, version 2, opaque 4, flag 4, remark size 4, fields size 4, fields."""
     block = b"".join(
         struct.pack(">h", len(key)) + key.encode() + struct.pack(">i", len(value.encode())) + value.encode()
         for key, value in fields.items()
@@ -204,7 +204,7 @@ def send_template(
 
 
 def batch_entry(body: bytes, props: str) -> bytes:
-    """size 4, magic 4, CRC 4, flag 4, body size 4, body, properties size 2, properties; the broker fills the CRC."""
+    """Encode an entry: size 4, magic 4, CRC 4 (left 0), flag 4, body size 4, body, properties size 2, properties."""
     encoded = props.encode()
     size = ENTRY_HEAD + len(body) + 2 + len(encoded)
     return struct.pack(">iiiii", size, 0, 0, 0, len(body)) + body + struct.pack(">h", len(encoded)) + encoded

@@ -210,7 +210,12 @@ class Load:
         queues: int,
         offsets: Sequence[int] = (),
     ) -> None:
-        """`queues` of each topic. `offsets` per queue: for pulls where it ends, end to end where it begins."""
+        """Encode the requests of a load.
+
+        Args:
+            queues: of each topic.
+            offsets: of each queue: for pulls where it ends, end to end where it begins.
+        """
         self.workload = workload
         self.prefix = unique_key_prefix()  # of the ids of its messages
         topics = (topic,) if isinstance(topic, str) else topic

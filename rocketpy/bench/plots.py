@@ -94,7 +94,7 @@ def _latency(axes: Any, result: Result) -> bool:
 
 
 def _sweep(axes: Any, result: Result) -> bool:
-    """p99 over the rate: where it rises is what the system can take."""
+    """Plot p99 over the rate: where it rises is what the system can take."""
     if len(result.points) < 2:
         return False
     for metric in ("send_p99_us", "end_to_end_p99_us", "read_p99_us"):

@@ -37,7 +37,7 @@ def _stat(pid: int) -> list[str] | None:
 
 
 def is_running(pid: int) -> bool:
-    """It exists and has not ended: a zombie holds nothing any more but its number."""
+    """Return True if it exists and has not ended: a zombie holds nothing any more but its number."""
     stat = _stat(pid)
     return stat is not None and stat[0] != "Z"
 
@@ -139,6 +139,6 @@ def _pss_kib(pid: int, excluded: Sequence[str]) -> int:
 
 
 def machine_ticks() -> tuple[int, int]:
-    """(all, idle) of all cores since the start, without what the host took away (steal)."""
+    """Return (all, idle) of all cores since the start, in clock ticks, without the time that the host took (steal)."""
     fields = [int(field) for field in (PROC / "stat").read_text().split("\n", 1)[0].split()[1:8]]
     return sum(fields), fields[3] + fields[4]

@@ -100,7 +100,7 @@ class MemberBlock:
         return int(self.pointer.version)
 
     def orders(self) -> tuple[MemberOrders, int] | None:
-        """The orders and their version; None: they are being changed, keep those you have."""
+        """Return the orders and their version; None: they are being changed, keep those you have."""
         found = ffi.new("rp_member_orders *")
         version = self._copy("version", "orders", found)
         return (_decode(found), version - 1) if version else None
@@ -128,7 +128,7 @@ class MemberBlock:
         block.cut_phy_offset = NO_CUT
 
     def cut(self, end: int) -> None:
-        """The log was cut at `end`: nothing after it was confirmed here. Before workers are forked."""
+        """Note that the log was cut at `end`: nothing after it was confirmed here. Before workers are forked."""
         block = self.pointer
         block.proposed_phy_offset = min(block.proposed_phy_offset, end)
         block.alone_phy_offset = min(block.alone_phy_offset, end)
@@ -189,7 +189,7 @@ class MemberBlock:
         return None if position == NO_CUT else position
 
     def append_fault(self, end: int) -> int:
-        """The rp_status of the send worker's last append to the log that ends at `end`, if it failed; 0: it has not."""
+        """Return the rp_status of the last append to the log that ends at `end`, if it failed; 0: it has not."""
         return int(lib.rp_member_append_fault(self.pointer, end))
 
     @property
@@ -198,7 +198,7 @@ class MemberBlock:
         return int(self.pointer.epochs_version)
 
     def count_epochs_change(self) -> None:
-        """The epoch file was written anew."""
+        """Count one more write of the epoch file."""
         self.pointer.epochs_version += 1
 
 

@@ -14,7 +14,7 @@ BACKLOG = 16  # scrapes that wait
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens on this port and no other; 0 is the kernel's choice. The caller closes it.
+    """Return a socket that listens on this port and no other; 0 is the kernel's choice. The caller closes it.
 
     Raises:
         ConfigError: it cannot, in one line that says why and what to change.
@@ -26,7 +26,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def listen_by_default(host: str, avoid: Container[int] = ()) -> socket.socket:
-    """As `listen`, on DEFAULT_PORT or, where that is taken, on one of the next ports or any free one.
+    """Listen as `listen` does, on DEFAULT_PORT or, where that is taken, on one of the next ports or any free one.
 
     Args:
         avoid: ports that this broker will listen on.

@@ -53,7 +53,7 @@ def _histogram(name: str, buckets: int, metric: str, roles: str, text: str, *, p
 
 
 def _hidden(name: str, text: str) -> Counter:
-    """No metric: other code reads it."""
+    """Return a counter that is no metric: other code reads it."""
     return Counter(name, "", (), text)
 
 

@@ -56,7 +56,7 @@ def answer(collector: RowCollector[Any], environ: Mapping[str, str]) -> tuple[st
 
 
 def family(metric: Metric[_S], snapshot: _S) -> Family:
-    """The family of `metric`; samples of value None are left out."""
+    """Return the family of `metric`; samples of value None are left out."""
     if metric.kind is Kind.HISTOGRAM:
         histogram = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
         for labels, buckets, total in metric.buckets(snapshot):

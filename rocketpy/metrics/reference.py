@@ -54,7 +54,7 @@ _OF_WORKERS = ("worker",)
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     own = sorted(OWN_METRICS, key=lambda metric: metric.name)
     return "\n".join(
         [

@@ -27,7 +27,7 @@ def _of(read: Callable[[ReplicationSnapshot], Samples]) -> Callable[[Snapshot], 
 
 
 def _by_host(read: Callable[[list[SlaveSnapshot]], float | None]) -> Callable[[Snapshot], Samples]:
-    """A figure of each host with slaves."""
+    """Return the samples of one figure, one for each host with slaves."""
 
     def samples(replication: ReplicationSnapshot) -> Samples:
         hosts: dict[str, list[SlaveSnapshot]] = {}

@@ -70,7 +70,7 @@ def _lag(read: Callable[[ConsumptionSnapshot], float | None]) -> Callable[[Snaps
 
 
 def _counted(name: str) -> Callable[[Snapshot], Samples]:
-    """A counter of the workers, of all topics together."""
+    """Return the samples of one counter or gauge of the workers, all topics together."""
     place = PLACES[name]
     return _with_node(lambda s: [(("",), sum(worker.cell(place) for worker in s.workers))] if s.workers else [])
 
@@ -80,7 +80,7 @@ def _storage(read: Callable[[StoreSnapshot], float | None]) -> Callable[[Snapsho
 
 
 def _sends(snapshot: Snapshot) -> Buckets:
-    """The histogram of the send workers, in ms; its bounds are powers of two, in microseconds."""
+    """Return the histogram of the send workers, in ms; its bounds are powers of two, in microseconds."""
     (row,) = (row for row in COUNTERS if row.name == "PUT_LATENCY")
     first = PLACES[row.name]
     workers = [worker for worker in snapshot.workers if worker.role in row.roles]

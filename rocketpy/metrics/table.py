@@ -25,7 +25,7 @@ from .snapshot import (
 
 
 def _of_workers(row: Counter) -> Metric[Snapshot]:
-    """The metric of one row."""
+    """Return the metric of one row."""
     first = PLACES[row.name]
 
     def samples(snapshot: Snapshot) -> Samples:
@@ -35,7 +35,7 @@ def _of_workers(row: Counter) -> Metric[Snapshot]:
                 yield (worker.name,), value / row.per_unit
 
     def buckets(snapshot: Snapshot) -> Buckets:
-        """The last bucket also holds what took longer, so it is the one without a bound."""
+        """Yield the histogram of each worker. The last bucket also holds what took longer, so it has no bound."""
         for worker in snapshot.workers:
             if worker.role in row.roles:
                 total, found = 0, []
@@ -77,7 +77,7 @@ _S = TypeVar("_S")
 
 
 def _tls_metrics(part: str, tls: Callable[[_S], TlsSnapshot | None]) -> tuple[Metric[_S], ...]:
-    """The metrics of a server's TLS; they have no samples where it is off."""
+    """Return the metrics of a server's TLS; they have no samples where it is off."""
 
     def of(read: Callable[[TlsSnapshot], Samples]) -> Callable[[_S], Samples]:
         return lambda snapshot: () if (found := tls(snapshot)) is None else read(found)
@@ -97,7 +97,7 @@ def _tls_metrics(part: str, tls: Callable[[_S], TlsSnapshot | None]) -> tuple[Me
 
 
 def _access_metrics(part: str, access: Callable[[_S], AccessSnapshot | None]) -> tuple[Metric[_S], ...]:
-    """The metrics of a server's access control; they have no samples where it is off."""
+    """Return the metrics of a server's access control; they have no samples where it is off."""
 
     def of(read: Callable[[AccessSnapshot], Samples]) -> Callable[[_S], Samples]:
         return lambda snapshot: () if (found := access(snapshot)) is None else read(found)

@@ -61,7 +61,7 @@ class Continuity:
         return self.last.revision if self.last else 0
 
     def state_at(self, revision: int) -> bytes | None:
-        """The value that `state` had at this revision, if it is known."""
+        """Return the value that `state` had at this revision; None: it is not known."""
         return self.last.state if self.last and revision and self.last.state_revision == revision else None
 
     def _fault_of(self, seen: Seen, asked_at: int) -> str:

@@ -83,8 +83,10 @@ class MemberBroker(Protocol):
         ...
 
     def refute_epoch(self, seen: int, newest: int) -> None:
-        """A peer has named epoch `seen`, but etcd, asked afterwards, knows none above `newest`: `newest_epoch_seen` of
-        the report is `newest` from now on, unless it has changed meanwhile."""
+        """Forget that a peer has named epoch `seen`: etcd, asked afterwards, knows none above `newest`.
+
+        From now on `newest_epoch_seen` of the report is `newest`, unless it has changed meanwhile.
+        """
         ...
 
 
@@ -122,7 +124,7 @@ class Coordinator:
         self._news.set()
 
     async def run(self) -> None:
-        """Until it is cancelled: then sends are refused and the lease is revoked, so that another member may serve."""
+        """Run until cancelled; then refuse sends and revoke the lease, so that another member may serve."""
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._lease)
@@ -216,8 +218,8 @@ class Coordinator:
             self._registered = record
 
     def _end(self, report: Report) -> int:
-        """The end of the log for the order of candidates. Each value is a revision of etcd, so one that only grows is
-        registered now and then."""
+        """Return the end of the log for the order of candidates. Each value is a revision of etcd, so one that only
+        grows is registered now and then."""
         known, now_s = self._registered, self._clock()
         compares = self._is_vacant or self.member.state in (State.JOINING, State.CANDIDATE)
         if known is not None and not compares and now_s < self._end_told_s + END_S:
@@ -226,7 +228,7 @@ class Coordinator:
         return report.end
 
     def _fault(self, report: Report) -> str:
-        """The reason why this member cannot be master, for the others and for operators; empty: it can."""
+        """Return the reason why this member cannot be master, for the others and for operators; empty: it can."""
         halted = "it has halted; its log says why" if self.member.state is State.HALTED else ""
         if not self.member.fault.is_told:
             return halted

@@ -110,7 +110,7 @@ def decode(text: object) -> bytes:
 
 
 def number(value: object) -> int:
-    """A signed number of an answer; one that was left out is 0."""
+    """Return a signed number of an answer; one that was left out is 0."""
     return value if isinstance(value, int) else long_or(value if isinstance(value, str) else None, 0)
 
 
@@ -182,7 +182,7 @@ class Gateway:
     # --- the calls ----------------------------------------------------------------------------------------------------
 
     async def grant(self, ttl_s: int) -> tuple[int, int]:
-        """A new lease: its number, and the seconds that it was granted, which may be more."""
+        """Ask for a lease; return its number and the seconds that were granted, which may be more."""
         answer = await self._ask_all("lease/grant", {"TTL": str(ttl_s)})
         lease, granted_s = number(answer.get("ID")), number(answer.get("TTL"))
         if lease <= 0 or granted_s <= 0:  # 0 would be "no lease" where a key is written with it
@@ -211,7 +211,7 @@ class Gateway:
                 raise
 
     async def read(self, prefix: bytes) -> dict[str, Any]:
-        """All keys that begin with `prefix`: a linearizable read."""
+        """Return all keys that begin with `prefix`, by a linearizable read."""
         return await self._ask_all("kv/range", range_of(prefix))
 
     async def status(self) -> EtcdStatus:
@@ -236,7 +236,7 @@ class Gateway:
         await self._ask_all("kv/put", {"key": encode(key), "value": encode(value), "lease": str(lease)})
 
     async def transact(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """One transaction, at one member. EtcdUnavailable: it may have succeeded, or may yet, unless `unsent`."""
+        """Ask one member for one transaction. EtcdUnavailable: it may have succeeded, or may yet, unless `unsent`."""
         addresses, first = self.access.addresses, self._preferred
         for turn in range(len(addresses)):
             at = (first + turn) % len(addresses)
@@ -306,7 +306,7 @@ class Gateway:
         raise next((one for one in errors if isinstance(one, EtcdError)), errors[0])
 
     async def _ask(self, address: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """One request to one member; with a new token if the old one is not taken any more."""
+        """Make one request to one member, again with a new token if the old one is not taken any more."""
         session, has_account = self._session, self.access.user is not None
         if has_account and session.token is None and path not in OPEN_PATHS:
             await self._renew(None, None)
@@ -383,7 +383,7 @@ class Gateway:
 
 
 def range_of(prefix: bytes) -> dict[str, str]:
-    """All keys with a prefix: up to its successor."""
+    """Return the range of all keys with a prefix: up to its successor."""
     return {"key": encode(prefix), "range_end": encode(prefix[:-1] + bytes([prefix[-1] + 1]))}
 
 
@@ -397,7 +397,7 @@ def _failure(url: str, status: int, answer: Mapping[str, Any]) -> RocketError:
 
 
 async def _whole(url: str, response: httpcore.Response) -> bytes:
-    """The content of an answer. Raises: EtcdUnavailable."""
+    """Return the content of an answer. Raises: EtcdUnavailable."""
     content = b""
     with trio.CancelScope() as scope:  # leaving the loop would not close the generators inside httpcore in order
         async for part in response.aiter_stream():

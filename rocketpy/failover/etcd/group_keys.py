@@ -170,7 +170,7 @@ def _record(kind: type[_T], key: _Key | None) -> _T | None:
 
 
 def _readable(kind: type[_T], key: _Key | None) -> _T | None:
-    """A record that nothing rests on: one that cannot be read is as good as none."""
+    """Return a record that no decision rests on; None also for one that cannot be read."""
     try:
         return _record(kind, key)
     except RecordInvalid:

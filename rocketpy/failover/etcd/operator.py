@@ -72,7 +72,7 @@ async def switch_master(
 
 
 async def _later_state(keys: GroupKeys, epoch: int) -> GroupState | None:
-    """The first state of a later epoch; None: there was none in SWITCH_S."""
+    """Return the first state of a later epoch; None: there was none in SWITCH_S."""
     with trio.move_on_after(SWITCH_S):
         while True:
             state = (await keys.read()).state
@@ -183,7 +183,7 @@ async def elect(keys: GroupKeys, election: Transaction) -> GroupState:
 
 
 def _registered(view: View, target: str) -> MemberRecord:
-    """The record of a running member. Raises: OperatorRefused: it is no member, or not running."""
+    """Return the record of a running member. Raises: OperatorRefused: it is no member, or not running."""
     known = set(view.config.members if view.config else ()) | set(view.members)
     if target not in known:
         raise OperatorRefused(f"there is no member {target}; there are: {', '.join(sorted(known)) or 'none'}")

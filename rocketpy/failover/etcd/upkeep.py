@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 def remedy(status: EtcdStatus) -> str:
-    """The task of an operator, if etcd has an alarm or is about to; empty: there is none."""
+    """Return the task of an operator, if etcd has an alarm or is about to; empty: there is none."""
     if status.alarms:
         return (
             "it takes no writes, so no master can be elected: compact and defragment it, or raise "

@@ -36,8 +36,11 @@ class Fault:
         self.lasts_s = 0.0 if self._since_s is None else now_s - self._since_s
 
     def role_changed(self, fault: str) -> None:
-        """The process tree is about to be replaced. If the one before has no fault now, what the next one takes to
-        begin is another fault: role changes in quick succession would otherwise add up to one that lasts."""
+        """Begin anew unless the process tree that is about to be replaced has a `fault` now.
+
+        The next tree's time to begin is another fault: role changes in quick succession would otherwise add up to one
+        that lasts.
+        """
         if not fault:
             self._since_s, self.lasts_s = None, 0.0
 
@@ -48,7 +51,7 @@ class Fault:
 
 
 def able_others(view: View, member: str) -> frozenset[str]:
-    """The other in-sync members that are registered, with the store that the set names, and without a fault."""
+    """Return the other in-sync members that are registered with the store that the set names, and have no fault."""
     known = view.state
     if known is None:
         return frozenset()

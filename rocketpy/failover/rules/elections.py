@@ -81,7 +81,7 @@ def all_lost_their_tails(candidate: Candidate, config: GroupConfig, state: Group
 
 
 def rank(candidate: Candidate, among: frozenset[str]) -> int:
-    """The place (1 and up) of this member: newest epoch first, then the longest log, then the name."""
+    """Return the place (1 and up) of this member: newest epoch first, then the longest log, then the name."""
     order = sorted(
         (name for name in candidate.registered if name in among),
         key=lambda name: (-candidate.registered[name].epoch, -candidate.registered[name].end, name),
@@ -90,7 +90,7 @@ def rank(candidate: Candidate, among: frozenset[str]) -> int:
 
 
 def best(registered: Mapping[str, MemberRecord], among: frozenset[str]) -> str:
-    """The first of some registered members, in the order of candidates."""
+    """Return the first of some registered members, in the order of candidates."""
     return min(among, key=lambda name: (-registered[name].epoch, -registered[name].end, name))
 
 
@@ -114,7 +114,7 @@ def longer_outside(
 
 
 def delay_s(candidate: Candidate, config: GroupConfig, view: View) -> float:
-    """The seconds that a candidate waits before it asks: a better one is first, one with a fault comes last.
+    """Return the seconds that a candidate waits before it asks: a better one is first, one with a fault comes last.
 
     The one that an operator has asked for comes first in a synchronous group, where every candidate has all that was
     acknowledged. In an asynchronous group the longest log comes first, and the request may be an old one.
@@ -129,7 +129,7 @@ def delay_s(candidate: Candidate, config: GroupConfig, view: View) -> float:
 
 
 def bootstrapped(candidate: Candidate) -> GroupState:
-    """The first state of a group. Others enter the set as soon as they have caught up.
+    """Return the first state of a group. Others enter the set as soon as they have caught up.
 
     Its logs may name epochs, of a group whose keys in etcd were deleted: a master serves only one that is above them.
     """
@@ -138,7 +138,7 @@ def bootstrapped(candidate: Candidate) -> GroupState:
 
 
 def elected(candidate: Candidate, config: GroupConfig, state: GroupState) -> GroupState:
-    """The state after this member has won: the next epoch, and the set without the old master.
+    """Return the state after this member has won: the next epoch, and the set without the old master.
 
     A member that campaigns without being in the set takes over alone: nobody else has a log that is known to fit.
     """

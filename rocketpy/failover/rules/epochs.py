@@ -76,7 +76,7 @@ class EpochList:
 
 
 def common_end(one: EpochList, one_end: int, other: EpochList, other_end: int) -> int | None:
-    """The position below which two logs are equal, byte for byte.
+    """Return the position below which two logs are equal, byte for byte.
 
     It is in the newest epoch that has the same number and start in both: the smaller of its two ends.
 
@@ -101,7 +101,7 @@ class Log:
 
 
 def cut_for(own: Log, master: Log, *, is_sync: bool, unclean: int = 0) -> int | None:
-    """The position at which the member's log must end before it takes the master's stream.
+    """Return the position at which the member's log must end before it takes the master's stream.
 
     In a synchronous group every in-sync log has what was confirmed, so a cut below is a sign of something else: a
     store that was exchanged. In an asynchronous group everything may have been acknowledged, so a cut of more than

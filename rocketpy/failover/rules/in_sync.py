@@ -41,7 +41,7 @@ def position_of(member: StoreId, epoch: int, acks: Mapping[str, Ack]) -> int | N
 
 
 def confirmable(own: StoreId, own_end: int, epoch: int, counting: Iterable[StoreId], acks: Mapping[str, Ack]) -> int:
-    """The position up to which everybody who counts has acknowledged; -1 if one has acknowledged nothing yet."""
+    """Return the position that every counting store has acknowledged; -1 if one has acknowledged nothing yet."""
     ends = [own_end]
     for member in counting:
         if member != own:
@@ -68,7 +68,7 @@ class Progress:
     sampled_s: float = 0.0
 
     def record(self, position: int, end: int, now_s: float) -> None:
-        """The follower has acknowledged `position` while the log ends at `end`."""
+        """Note that the follower has acknowledged `position` while the log ends at `end`."""
         if position >= end:
             self.caught_up_s = now_s
         elif position >= self.sample:
@@ -77,12 +77,12 @@ class Progress:
 
 
 def without(state: GroupState, names: Iterable[str]) -> GroupState:
-    """`state` with a smaller set."""
+    """Return `state` with a smaller set."""
     gone = set(names)
     kept = {name: incarnation for name, incarnation in state.in_sync.items() if name not in gone}
     return attrs.evolve(state, in_sync=kept)
 
 
 def having(state: GroupState, entering: Mapping[str, str]) -> GroupState:
-    """`state` with a larger set."""
+    """Return `state` with a larger set."""
     return attrs.evolve(state, in_sync={**state.in_sync, **entering})

@@ -29,12 +29,12 @@ class Mastership:
     """True if that request says that this member cannot serve: it has to enter the set again."""
 
     def acknowledging(self, known: GroupState, acks: Mapping[str, Ack]) -> frozenset[str]:
-        """The members of the set that have acknowledged something in this epoch."""
+        """Return the members of the set that have acknowledged something in this epoch."""
         members = known.in_sync.items()
         return frozenset(one[0] for one in members if in_sync.position_of(one, self.epoch, acks) is not None)
 
     def confirmable(self, report: Report, counting: frozenset[in_sync.StoreId]) -> int:
-        """Up to where everybody who counts has acknowledged in this epoch."""
+        """Return the position that every counting store has acknowledged in this epoch."""
         own = (self.member, self.incarnation)
         return in_sync.confirmable(own, report.end, self.epoch, counting, report.acks)
 
@@ -52,7 +52,7 @@ class Mastership:
         keep_up_s: float,
         excused: frozenset[str] = frozenset(),
     ) -> GroupState | None:
-        """The next in-sync set: first without those who do not keep up, then with those who have caught up.
+        """Return the next in-sync set: first without members that are late, then with members that have caught up.
 
         A member that has caught up counts first. Only a later report, taken under the orders that count it, says what
         was confirmed without it; when it has that, it is asked for. Under load it would never have all at any moment
@@ -126,7 +126,7 @@ class Mastership:
         self._request, self._leaves_set = SwitchRequest(from_epoch=self.epoch, to=name, until_ms=0), True
 
     def switch_over(self, view: View, report: Report) -> tuple[GroupState, MasterRecord] | None:
-        """The next `state` and `master`, when the target has everything; None: not yet."""
+        """Return the next `state` and `master`, when the target has everything; None: not yet."""
         request, known = self._request, view.state
         if request is None or known is None or not report.done or not self._is_able(request.to, view):
             return None

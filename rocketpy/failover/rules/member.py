@@ -67,13 +67,13 @@ class Member:
         self._decisions.answered(number, outcome)
 
     def lease_gone(self, number: int) -> None:
-        """A lease of this member has ended for certain."""
+        """Forget a lease of this member, which has ended for certain."""
         self._decisions.lease_gone(number)
         if self.lease is not None and self.lease.number == number:
             self.lease = None
 
     def changes_taken(self) -> list[Change]:
-        """The changes of state since the last call."""
+        """Return the changes of state since the last call."""
         taken, self.changes = self.changes, []
         return taken
 
@@ -161,7 +161,7 @@ class Member:
     # --- events -------------------------------------------------------------------------------------------------------
 
     def _event(self) -> Event | None:
-        """The event that holds now and means something in this state; the first of several."""
+        """Return the event that holds now and means something in this state; the first of several."""
         view, report = self._view, self._report
         assert view is not None and report is not None
         is_unfit = report.damaged or not self.settings.may_be_in(view.config)
@@ -231,7 +231,7 @@ class Member:
         return Event.SWITCH_OVER_WANTED if is_wanted else self._fault_event()
 
     def _fault_event(self) -> Event | None:
-        """The event if this member cannot serve and another one can: a switch-over, if it has a store to do that."""
+        """Return the event if this member cannot serve and another one can. HAS_FAULT begins the switch-over."""
         assert self._view is not None and self._report is not None and self._mastership is not None
         able, least_s = able_others(self._view, self.settings.member), self.settings.fault_s
         if not self._report.fault or not able or not least_s or self.fault.lasts_s < least_s or self._is_undecided:
@@ -291,7 +291,7 @@ class Member:
         )
 
     def _master_lease(self, held: MasterRecord | None) -> Lease | None:
-        """The lease that holds `master`, if this member has it."""
+        """Return the lease that holds `master`, if this member has it."""
         if held is None or self.lease is None or held.lease != self.lease.number:
             return None
         return self.lease if held.member == self.settings.member and held.epoch == self.epoch else None
@@ -340,7 +340,7 @@ class Member:
         return self._rule(view)
 
     def _campaign(self, view: View) -> list[Transaction | RevokeLease]:
-        """A candidate's requests: the election, or the end of its lease when somebody else is master again."""
+        """Return a candidate's requests: the election, or the end of its lease when another member is master again."""
         assert self._report is not None
         if self._decisions.waiting or self.lease is None or not self._report.done:
             return []
@@ -358,7 +358,7 @@ class Member:
         )
 
     def _rule(self, view: View) -> list[Transaction | RevokeLease]:
-        """A master's requests: its key, the switch-over, the set."""
+        """Return a master's requests: its key, the switch-over, the set."""
         assert self._mastership is not None and self._report is not None and view.state is not None
         if self._decisions.unresolved:
             return self._repeat(self._decisions.unresolved[-1], view)

@@ -131,7 +131,7 @@ class SwitchRequest:
 
 
 def to_json(record: Any) -> bytes:
-    """A record as the value of its key."""
+    """Return a record as the value of its key."""
     fields = {field.name: getattr(record, field.name) for field in attrs.fields(type(record))}
     plain = {name: dict(value) if isinstance(value, Mapping) else value for name, value in fields.items()}
     return json.dumps(plain, separators=(",", ":"), sort_keys=True).encode()

@@ -25,7 +25,7 @@ master, delivers delayed messages, checks transactions.
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     return "\n".join([_INTRODUCTION, *_states(), "", *_events(), ""])
 
 

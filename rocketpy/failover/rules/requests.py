@@ -145,12 +145,12 @@ class Decisions:
             self.unresolved.append(asked)
 
     def seen(self, state_revision: int) -> None:
-        """`state` has this revision: transactions on an older one have failed, or it was they that changed it."""
+        """Note the revision of `state`: transactions on an older one have failed, or have changed it themselves."""
         self._seen = state_revision
         self.unresolved = [one for one in self.unresolved if one.state_revision >= state_revision]
 
     def lease_gone(self, lease: int) -> None:
-        """A lease has ended: transactions that name it fail from now on."""
+        """Forget transactions that name a lease, which has ended: they fail from now on."""
         self.unresolved = [one for one in self.unresolved if one.master is None or one.master.lease != lease]
 
     def is_asked(self, kind: Kind) -> bool:

@@ -13,7 +13,7 @@ _PROPERTIES = {"format": "the format of the keys", "file_size": "mappedFileSizeC
 
 
 def differences(own: GroupConfig, group: GroupConfig, member: str) -> str:
-    """The settings with which `member` cannot be in its group, for its operator; empty: there are none."""
+    """Return the settings with which `member` cannot be in its group, for its operator; empty: there are none."""
     found = [
         _difference(name, getattr(own, name), getattr(group, name))
         for name in ("format", "mode", "file_size")
@@ -28,7 +28,7 @@ def differences(own: GroupConfig, group: GroupConfig, member: str) -> str:
 
 
 def overruled(own: GroupConfig, group: GroupConfig) -> str:
-    """The settings that are others in the group and count there; empty: there are none."""
+    """Return the settings that are others in the group and count there; empty: there are none."""
     names = [name for name in ("members", "in_sync_min") if getattr(group, name)]
     return "; ".join(
         _difference(name, getattr(own, name), getattr(group, name))
@@ -74,7 +74,7 @@ class Settings:
         return self.config.mode == "sync"
 
     def in_group(self, group: GroupConfig | None) -> Settings:
-        """The settings of this member in a group: its list of members, and its minimum in sync, count."""
+        """Return the settings of this member in a group: its list of members, and its minimum in sync, count."""
         if group is None:
             return self
         config = attrs.evolve(self.config, members=group.members)

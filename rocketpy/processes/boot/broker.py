@@ -142,7 +142,7 @@ def run_tree(
 
 
 def _leave_group(settings: BrokerSettings) -> None:
-    """Without failover: the store is not one that a group knows any more.
+    """Drop the identity of a member from a store that is opened without failover: no group knows it any more.
 
     Called with the store's lock: until then the store may be that of a member that runs.
     """
@@ -195,14 +195,14 @@ def _access(settings: BrokerSettings) -> SharedAccess | None:
 
 
 def ready_line(settings: BrokerSettings) -> str:
-    """The line that the reference prints when a broker serves."""
+    """Return the line that the reference prints when a broker serves."""
     place = f"[{settings.broker.broker_name}, {settings.broker_addr}]"
     known = f" and name server is {settings.broker.namesrv_addr}" if settings.broker.namesrv_addr else ""
     return f"The broker{place} boot success. serializeType=JSON{known}"
 
 
 def _with_connections_max(settings: BrokerSettings) -> BrokerSettings:
-    """The settings with the default of connectionsMax for this machine."""
+    """Return the settings with the default of connectionsMax for this machine."""
     descriptors, selectors = raise_descriptor_limit(), settings.rocketpy.selector_workers
     if settings.rocketpy.connections_max:
         return settings

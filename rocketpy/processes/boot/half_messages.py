@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 def recovered_half_states(opened: OpenedStore) -> SharedHalfStates:
-    """The states of the store's half messages.
+    """Return the states of the store's half messages.
 
     Raises:
         StoreError: the consume queues, the log or the saved progress cannot be read. ConfigError: it is damaged.

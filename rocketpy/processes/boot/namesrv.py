@@ -75,7 +75,7 @@ def _serve_metrics(settings: NamesrvSettings, server: NameServer) -> None:
 
 
 def namesrv_spec(settings: NamesrvSettings, listeners: Mapping[str, socket.socket]) -> WorkerSpec:
-    """A name server as a worker; its listeners are opened before the fork, so that a restart loses no connection.
+    """Return a name server as a worker. Listeners are opened before the fork, so that a restart loses no connection.
 
     So are its files read: what a child makes takes pages of its own (memory.py).
 

@@ -65,7 +65,7 @@ class ServiceManager:
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> ServiceManager:
-        """The manager that these variables name. To be called once: it takes over the descriptors.
+        """Return the manager that these variables name. Call it once: it takes over the descriptors.
 
         The kept sockets are this process's alone until `tell_ready`. If the start fails, or a signal ends it, clients
         that wait in them are reset, and further ones refused, however often the manager tries again.
@@ -82,7 +82,7 @@ class ServiceManager:
         return manager
 
     def tell_ready(self) -> None:
-        """Every port serves. From now on it keeps the sockets, and has to hear `beat`.
+        """Tell the manager that every port serves. From now on it keeps the sockets, and has to hear `beat`.
 
         With automatic failover a child of the main process calls this, with the same descriptors.
         """
@@ -92,7 +92,7 @@ class ServiceManager:
         self._tell(f"READY=1\nWATCHDOG_USEC={int(self.watchdog_s * 1e6)}" if self.watchdog_s else "READY=1")
 
     def tell_restart(self) -> None:
-        """This process replaces itself. The next one finds the sockets that serve as if the manager had passed them.
+        """Pass the sockets that serve to the process that replaces this one, as if the manager had passed them.
 
         Until it is ready again, no beats come, however long the recovery takes.
         """
@@ -156,7 +156,7 @@ class ServiceManager:
         return bool(dropped)
 
     def close_rest(self) -> None:
-        """Every port is open. Sockets that no port has taken are closed and named."""
+        """Close and name the sockets that no port has taken, once every port is open."""
         for one in list(self._passed):
             if one.is_stored:
                 self._drop(one)
@@ -194,7 +194,7 @@ class ServiceManager:
 
 
 def _stored_name(host: str, port: int) -> str:
-    """The FDNAME of an address as the configuration writes it; a name has no colons."""
+    """Return the FDNAME of an address as the configuration writes it; a name has no colons."""
     return f"{STORED}-{port}-{host}".replace(":", "_")
 
 

@@ -65,7 +65,7 @@ def open_sockets(settings: BrokerSettings, manager: ServiceManager) -> Iterator[
 def listen(
     manager: ServiceManager, host: str, port: int, *, key: str = "listenPort", backlog: int = BACKLOG
 ) -> socket.socket:
-    """The socket that the service manager has for this port, or one that is opened now. Raises: as open_listener."""
+    """Return the socket that the service manager has for this port, or open one. Raises: as open_listener."""
     if taken := manager.take(host, port, key=key, backlog=backlog):
         return taken[0]
     try:
@@ -79,7 +79,7 @@ def listen(
 
 
 def _listeners(settings: BrokerSettings, manager: ServiceManager) -> list[socket.socket]:
-    """The main and the VIP port, listening."""
+    """Return the main and the VIP port, listening."""
     host, backlog = settings.server.bind_address, settings.server.server_socket_backlog
     main = listen(manager, host, settings.server.listen_port, backlog=backlog)
     try:
@@ -91,7 +91,7 @@ def _listeners(settings: BrokerSettings, manager: ServiceManager) -> list[socket
 
 
 def _replication_listener(settings: BrokerSettings, manager: ServiceManager) -> socket.socket:
-    """The HA port, which slaves dial."""
+    """Return the HA port, which slaves dial."""
     return listen(
         manager,
         settings.server.bind_address,
@@ -101,8 +101,8 @@ def _replication_listener(settings: BrokerSettings, manager: ServiceManager) -> 
 
 
 def _metrics_listener(settings: BrokerSettings) -> socket.socket | None:
-    """The listening socket of metrics. It stays open until the broker ends, so that a restarted manager has the same
-    port."""
+    """Return the listening socket of metrics; None: they are off. It stays open until the broker ends, so that a
+    restarted manager has the same port."""
     host, port, own = settings.rocketpy.metrics_host, settings.rocketpy.metrics_port, settings.server.listen_port
     if port == 0:
         return None

@@ -38,7 +38,7 @@ class StoreOpening:
         stops_at_confirmed: bool = False,
         distrust: Distrust | None = None,
     ) -> None:
-        """All as in store.lifecycle.open_store."""
+        """Begin to open the store, in a thread. The arguments are those of store.recovery.lifecycle.open_store."""
         self._open_store = partial(
             open_store, config, cut_at=cut_at, stops_at_confirmed=stops_at_confirmed, distrust=distrust
         )

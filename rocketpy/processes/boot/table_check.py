@@ -52,7 +52,7 @@ def check_tables(opened: OpenedStore) -> None:
 
 
 def log_extent(opened: OpenedStore) -> LogExtent:
-    """The log as it was opened, with the epochs of a member."""
+    """Return the log as it was opened, with the epochs of a member."""
     end = int(opened.control.published_phy_offset)
     try:
         epochs = EpochFile(opened.paths.root).read()

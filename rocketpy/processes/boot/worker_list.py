@@ -72,7 +72,7 @@ def reactor_sizes(settings: BrokerSettings) -> ReactorSizes:
 
 
 def manager_memory(settings: BrokerSettings, opened: OpenedStore) -> ManagerMemory:
-    """The memory that a restarted manager inherits; created before the first fork."""
+    """Return the memory that a restarted manager inherits; created before the first fork."""
     own = settings.rocketpy
     return ManagerMemory.create(
         opened.paths.root,
@@ -93,7 +93,7 @@ def worker_specs(
     certificates: BrokerCertificates | None = None,
     access: SharedAccess | None = None,
 ) -> Iterator[WorkerSpec]:
-    """Every worker of the broker, in the order in which they start: workers that send requests to others start last.
+    """Yield every worker of the broker, in the order of their start: workers that send requests to others come last.
 
     `certificates`: None without TLS and signatures. `access`: None without access control.
     """
@@ -145,7 +145,7 @@ def worker_specs(
 def _remoting_workers(
     inherited: Inherited, listeners: Sequence[socket.socket], spec: Callable[..., WorkerSpec]
 ) -> Iterator[WorkerSpec]:
-    """The workers between clients and the workers that serve requests."""
+    """Return the workers between clients and the workers that serve requests."""
     settings, topology, member = inherited.settings, inherited.topology, inherited.member
     sizes, table = topology.sizes, inherited.pools
     if (certificates := inherited.certificates.serves) is not None:
@@ -199,7 +199,7 @@ def _shared_limits(settings: BrokerSettings) -> SharedLimits | None:
 
 
 def _master_replicator(inherited: Inherited, listener: socket.socket) -> Main:
-    """`main` of the replicator of a master. Its modules are imported with the first slave (memory.py).
+    """Return `main` of the replicator of a master. Its modules are imported with the first slave (memory.py).
 
     Raises:
         ConfigError: haSecretFile cannot be used.
@@ -230,7 +230,7 @@ def _tls_workers(
 def _acceptor(
     topology: Topology, listeners: Sequence[socket.socket], member: MemberTree | None
 ) -> tuple[Acceptor, tuple[int, ...]]:
-    """The acceptor, and the descriptors that it keeps."""
+    """Return the acceptor, with the descriptors that it keeps."""
     selectors = topology.sizes.selectors
     targets = [Target(topology.blocks[selector], topology.handoffs[selector][0]) for selector in selectors]
     numbered = list(zip(listeners, (MAIN_LISTENER, VIP_LISTENER), strict=True))

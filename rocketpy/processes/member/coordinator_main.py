@@ -53,7 +53,7 @@ def place(settings: BrokerSettings) -> Place:
 def run_coordinator(
     settings: BrokerSettings, memory: MemberMemory, bell: int, calls: Certificates | None = None
 ) -> int:
-    """Until SIGTERM: then the group is handed on. Returns: the exit status.
+    """Run the coordinator until SIGTERM, then hand the group on. Returns: the exit status.
 
     Args:
         calls: the certificates of the guardian: a coordinator starts again even if their files have gone.

@@ -278,7 +278,7 @@ class Guardian:
         self._poller.register(child.pidfd, select.POLLIN)
 
     def _become(self, child: Child, identity: Identity, parent: int) -> None:
-        """In the child: never returns."""
+        """Run the child's main in the child; never returns."""
         status = EXIT_CRASHED
         try:
             identity.take(parent)
@@ -296,7 +296,7 @@ class Guardian:
             os._exit(status)
 
     def _ended(self, child: Child) -> None:
-        """A child has ended: reap it, and start it again unless we are stopping."""
+        """Reap a child that has ended, and start it again unless the guardian is stopping."""
         _, wait_status = os.waitpid(child.pid, 0)
         self._poller.unregister(child.pidfd)
         os.close(child.pidfd)

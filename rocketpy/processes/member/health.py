@@ -50,7 +50,7 @@ class Health:
     _durable_since_s: float = attrs.field(init=False, default=0.0)
 
     def fault(self, header: Any | None) -> str:
-        """The reason, for operators; empty: there is none.
+        """Return the reason why this broker cannot serve as master, for operators; empty: there is none.
 
         Args:
             header: of the control block; None: no store is open.

@@ -133,7 +133,11 @@ def _is_all_durable(header: object) -> bool:
 
 
 def _read_incarnation(path: Path) -> tuple[str, bool]:
-    """The incarnation (empty: there is none, or it is damaged), and whether all that it acknowledged was durable."""
+    """Return the incarnation (empty: none, or damaged), and True if all that it acknowledged was on the disk.
+
+    Raises:
+        StoreError: the file cannot be read.
+    """
     try:
         lines = path.read_bytes()[:200].decode("ascii", "replace").splitlines()
     except FileNotFoundError:

@@ -72,7 +72,7 @@ class ReplacedMaster:
         return cls(replaced, block, group, broker.broker_id, file, calls if store.ha_use_tls else None)
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Run until cancelled."""
         while True:
             await trio.sleep(PAUSE_S)
             master = self.replaced()

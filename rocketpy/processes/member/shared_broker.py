@@ -70,7 +70,7 @@ class SharedBroker:
     # --- report -----------------------------------------------------------------------------------------------------
 
     def report(self) -> Report:
-        """The state of the store and of replication.
+        """Return the state of the store and of replication.
 
         `done` is read first: sends that are stored between the two reads are below `end` then. A switch-over hands
         over to a member that has everything below it. The tree that has done it must be the one whose end is read.

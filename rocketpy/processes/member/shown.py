@@ -47,17 +47,17 @@ class MemberShown:
         self.show(State.JOINING, -1, 0, 0.0)
 
     def show(self, state: State, epoch: int, in_sync: int, lease_ends_s: float) -> None:
-        """`lease_ends_s`: of CLOCK_BOOTTIME; 0: there is no lease."""
+        """Publish the state. `lease_ends_s`: of CLOCK_BOOTTIME; 0: there is no lease."""
         before, _, _, changes, _ = _FIELDS.unpack_from(self._page)
         index = STATES.index(state)
         self._page[: _FIELDS.size] = _FIELDS.pack(index, epoch, in_sync, changes + (index != before), lease_ends_s)
 
     def show_faults(self, has_fault: bool, faulty: int) -> None:
-        """`faulty`: the number of registered members that cannot serve as master."""
+        """Publish faults. `faulty`: the number of registered members that cannot serve as master."""
         self._page[_FAULTS_AT:_ETCD_AT] = _FAULTS.pack(has_fault, faulty)
 
     def show_etcd(self, has_alarm: bool, db_bytes: int) -> None:
-        """The state of etcd, as the coordinator has seen it last."""
+        """Publish the state of etcd, as the coordinator has seen it last."""
         self._page[_ETCD_AT : _ETCD_AT + _ETCD.size] = _ETCD.pack(has_alarm, db_bytes)
 
     def read(self) -> MemberState:

@@ -128,7 +128,7 @@ class MemberTree:
 
 
 def fault_of(spec: WorkerSpec, absent: Sequence[str], now_s: float, manager_moved_s: float = 0.0) -> str:
-    """The reason why this worker does not serve; empty: it does, or it will soon.
+    """Return the reason why this worker does not serve; empty: it does, or it will soon.
 
     Args:
         absent: names of workers that do not run.

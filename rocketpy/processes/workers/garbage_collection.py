@@ -24,7 +24,7 @@ LOADING_MAX_S = 600.0  # of large tables; a longer time means that it hangs
 
 @contextmanager
 def short_collections(*, long_ms: float = LONG_MS, now_ns: Callable[[], int] = time.thread_time_ns) -> Iterator[None]:
-    """A context in which what survives a collection of `long_ms` or more is frozen.
+    """Freeze, within a context, the objects that survive a collection of `long_ms` or more.
 
     Args:
         long_ms: processor time of the collection, in milliseconds.
@@ -61,8 +61,9 @@ class Beating(Protocol):
 def loading(
     block: Beating, *, limit_s: float = LOADING_MAX_S, now_ns: Callable[[], int] = time.monotonic_ns
 ) -> Iterator[Callable[[], None]]:
-    """A context in which the worker counts as alive for `limit_s`: its heartbeat is set ahead. It gives a function that
-    sets it ahead again, for work that takes longer and moves. The garbage collector is off meanwhile.
+    """Let the worker count as alive for `limit_s` within a context, by a heartbeat set ahead; collect no garbage.
+
+    The context gives a function that sets the heartbeat ahead again, for work that takes longer and moves.
 
     To restore 50 000 clients takes 2 s of CPU, and a million offsets about the same; on a busy machine it takes several
     times as long. Without this, workerHeartbeatTimeoutMillis (10 s) would kill each restarted worker again. A heartbeat

@@ -121,7 +121,7 @@ class ManagerMain(RequestServerMain):
         faults: Faults,
         loads: Callable[[], dict[str, PoolLoad]],
     ) -> BrokerController:
-        """`loads`: of the pools of this process."""
+        """Return the controller of this process. `loads`: of its pools."""
         inherited = self.inherited
         return BrokerController(
             inherited.settings,
@@ -210,7 +210,7 @@ class ManagerMain(RequestServerMain):
         return self.inherited.certificates.serves if uses_tls else None
 
     def _read_a_piece(self, moved: Callable[[], None]) -> None:
-        """A long look at the log at the start is no hang, and no fault of a member: it moves."""
+        """Report that the long read of the log at the start moves: it is no hang, and no fault of a member."""
         moved()
         if self.inherited.member is not None:
             self.inherited.member.memory.marks.manager_moved_s = time.monotonic()

@@ -32,7 +32,7 @@ class ReplicatorMain:
     """
 
     def __init__(self, inherited: Inherited, listener: socket.socket, secret: bytes) -> None:
-        """`listener`: the HA port. `secret`: of the slaves; empty: none."""
+        """Take over the HA port, `listener`. `secret`: of the slaves; empty: none."""
         settings, topology = inherited.settings, inherited.topology
         control, slaves, orders = inherited.control, inherited.slaves, inherited.orders
         store = settings.store
@@ -77,7 +77,7 @@ class ReplicatorMain:
 
 
 def master_limits(settings: BrokerSettings) -> dict[str, Any]:
-    """The settings of the loop that sends the log."""
+    """Return the settings of the loop that sends the log."""
     store = settings.store
     return settings.c_fields("rp_master_config") | {
         "rocketpy_only": store.ha_secret_file is not None or store.is_automatic,

@@ -140,13 +140,13 @@ class PullMain:
 
 
 def send_limits(settings: BrokerSettings) -> dict[str, Any]:
-    """The settings of the send loop."""
+    """Return the settings of the send loop."""
     derived = {"sync_flush": settings.is_sync_flush, "is_slave": settings.is_slave}
     return settings.c_fields("rp_send_config") | derived
 
 
 def pull_limits(settings: BrokerSettings, memory_bytes: int) -> dict[str, Any]:
-    """The settings of the pull loop, on a machine with this much memory."""
+    """Return the settings of the pull loop, on a machine with this much memory."""
     in_memory = memory_bytes * settings.store.access_message_in_memory_max_ratio // 100
     return settings.c_fields("rp_pull_config") | {"is_slave": settings.is_slave, "memory_bytes": in_memory}
 

@@ -117,7 +117,7 @@ def load_of_rings(rings: Iterable[Ring], queue_max: int, now_ns: int) -> PoolLoa
 
 
 def together(one: PoolLoad, other: PoolLoad | None) -> PoolLoad:
-    """The sum of two loads of one pool."""
+    """Return the sum of two loads of one pool."""
     if other is None:
         return one
     head_wait_ms = max(one.head_wait_ms, other.head_wait_ms)
@@ -132,7 +132,7 @@ def replication_status(
     shown: MemberShown | None = None,
     clock_ns: Callable[[], int] = time.monotonic_ns,
 ) -> HaStatus:
-    """The state now. `master_link`: on a slave. `shown`: with automatic failover. `clock_ns`: CLOCK_MONOTONIC."""
+    """Return the state now. `master_link`: of a slave. `shown`: of a member of a group. `clock_ns`: CLOCK_MONOTONIC."""
     end, store = control.published_phy_offset, settings.store
     connections = [_connection(slave, end, store.ha_slave_fallbehind_max) for slave in slaves.slaves(clock_ns())]
     followed = master_link.followed if master_link is not None else ""

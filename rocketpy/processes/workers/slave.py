@@ -22,7 +22,7 @@ from .inherited import Inherited
 
 
 def slave_replicator(inherited: Inherited, link: MasterLink, *, may_truncate: bool) -> SlaveReplicator:
-    """`main` of the replicator of a slave.
+    """Return `main` of the replicator of a slave.
 
     Args:
         may_truncate: haTruncateDiverged counts. False after the store has refused to be cut.

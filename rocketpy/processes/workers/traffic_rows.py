@@ -25,7 +25,7 @@ BEHIND_MAX = 1_000  # pairs of group and topic that are shown where there are to
 
 
 def topic_row(services: BrokerServices, topic: TopicConfig, ends: tuple[int, int]) -> TopicSnapshot:
-    """The ends of a topic's queues together, and what was put there in the last minute."""
+    """Return the ends of a topic's queues together, and the traffic into it in the last minute."""
     low, high = ends
     return TopicSnapshot(
         topic=topic.topic_name,
@@ -117,7 +117,7 @@ def _row(services: BrokerServices, group: str, topic: str, backlog: Backlog | No
 
 
 async def online_consumers(services: BrokerServices, broker_addr: str, steps: Steps) -> list[tuple[str, str, str]]:
-    """(its address, ours, its group) of each online consumer; none if there are too many to show."""
+    """List (its address, ours, its group) of each online consumer; none if there are too many to show."""
     found: list[tuple[str, str, str]] = []
     for group in services.consumers.group_names:
         online = services.consumers.group(group)
