@@ -109,7 +109,8 @@ def test_it_serves_is_healthy_and_stops_in_order(image: Image, volume: Path) -> 
             assert (checked.returncode, len(checked.stdout.splitlines())) == (0, 2), checked.stdout + checked.stderr
             assert running.stop() == 0, running.text()
             text = running.text()
-            assert "after a clean stop" in text and "Traceback" not in text, text
+            before = "its creation" if is_empty else "a clean stop"
+            assert f"after {before}: " in text and "Traceback" not in text, text
             assert ("log ends at 0," in text) == is_empty, text
 
 

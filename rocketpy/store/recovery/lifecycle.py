@@ -78,8 +78,8 @@ def open_store(
     try:
         _remove_leftovers(files, paths)
         _check_files(config, paths, files)  # before the block is created
+        had_control, was_clean = files.info(paths.control) is not None, files.info(paths.abort) is None
         control = ControlBlock(paths.control, config.mapped_file_size_commit_log)
-        was_clean = files.info(paths.abort) is None
         is_same_boot, replicated = control.is_same_boot, int(control.header.replicated_phy_offset)
         if not is_same_boot:
             control.forget_clock()
@@ -97,8 +97,8 @@ def open_store(
             control.close()
         lock.release()
         raise
-    before = "a clean stop" if was_clean else "an unclean stop"
-    logger.info("opened store %s after %s: %s", paths.root, before, report)
+    in_order = "a clean stop" if had_control or report.log_end else "its creation"
+    logger.info("opened store %s after %s: %s", paths.root, in_order if was_clean else "an unclean stop", report)
     return OpenedStore(
         config=config,
         paths=paths,

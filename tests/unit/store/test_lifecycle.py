@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import types
@@ -28,6 +29,15 @@ STORED_MS = 1_700_000_000_000
 
 def fail(*_: object, **__: object) -> None:
     raise StoreError("no reason")
+
+
+def test_the_log_says_how_the_store_was_left(config: MessageStoreConfig, caplog: pytest.LogCaptureFixture) -> None:
+    """Fault: The first line of a new broker said that its store was opened after a clean stop."""
+    caplog.set_level(logging.INFO)
+    for clean in (True, False, True):
+        close_store(open_store(config), clean=clean)
+    said = [line.partition(" after ")[2].partition(":")[0] for line in caplog.messages if line.startswith("opened")]
+    assert said == ["its creation", "a clean stop", "an unclean stop"]
 
 
 @pytest.mark.parametrize("is_other_kernel", [False, True])
