@@ -10,7 +10,7 @@
 #include "store/timers/timer_marks.h"
 #include "check.h"
 
-enum { TIMERS = 5000, NUMBERS = 3000, CHUNK = 8 << 20 };
+enum { TIMERS = 5000, NUMBERS = 3000, CHUNK = 4 << 20 };
 
 static char directory[] = "/tmp/driver_timers_XXXXXX";
 static rp_control control;

@@ -1,6 +1,12 @@
-/* The file: header (4096 bytes), journal, bits. Bits are a ring: number n has bit n % RP_TIMER_SPAN_MAX. They are
- * zeroed and given their blocks in chunks before a number of the chunk is used, so that a full disk cannot fail a write
- * through the mapping; chunks below the floor become holes. */
+/* The file: header (4096 bytes), journal, words of bits. A word has the bits of 32 numbers, and above them their check:
+ * what changes a word on the disk is found. One store writes both, so no death of a process and no power failure can
+ * part them. Bits are a ring: number n has bit n % RP_TIMER_SPAN_MAX. They are zeroed and given their blocks in chunks
+ * before a number of the chunk is used, so that a full disk cannot fail a write through the mapping; chunks below the
+ * floor become holes. A word of zeros is valid: no number of it has ended.
+ *
+ * If a check fails when the file is opened, the file begins anew, and the log says again what has ended. A word that is
+ * damaged later counts as zeros: a timer that comes twice is better than one that is lost. The journal has no check: it
+ * counts only under the kernel that wrote it. */
 #define _GNU_SOURCE
 #include "store/timers/timer_marks.h"
 #include <errno.h>
@@ -20,13 +26,16 @@
 
 #define MAGIC 0x3152454d49545052ull /* "RPTIMER1", little-endian */
 enum {
-    LAYOUT_VERSION = 1,
+    LAYOUT_VERSION = 2, /* 1: without checks; its files begin anew */
     HEADER_SIZE = 4096,
-    CHUNK_SIZE = 1 << 20, /* bytes of bits */
-    CHUNK_NUMBERS = CHUNK_SIZE * 8,
-    BITS_SIZE = RP_TIMER_SPAN_MAX / 8
+    CHUNK_SIZE = 1 << 20, /* bytes of words */
+    WORD_NUMBERS = 32,
+    CHUNK_NUMBERS = CHUNK_SIZE / 8 * WORD_NUMBERS,
+    BITS_SIZE = RP_TIMER_SPAN_MAX / WORD_NUMBERS * 8,
+    WORDS_PER_READ = 4096
 };
 
+#define CHECK_FACTOR 0x9e3779b97f4a7c15ull /* odd, its bits well mixed */
 #define IS_CHANGE ((uint64_t)1 << 63)
 #define IS_RENEWAL ((uint64_t)1 << 62)
 
@@ -41,15 +50,46 @@ struct entry {
 struct rp_timer_marks {
     rp_timer_header *header;
     struct entry *journal;
-    uint64_t *bits;
+    uint64_t *words;
     int fd;
 };
 
+static uint64_t checked(uint32_t bits) { return (uint64_t)bits * CHECK_FACTOR >> 32 << 32 | bits; }
+
+static uint64_t bounds_check(const rp_timer_header *header) {
+    return ~(header->floor * CHECK_FACTOR ^ header->reserved);
+}
+
+static void set_bounds(rp_timer_header *header, uint64_t floor, uint64_t reserved) {
+    rp_store_release(&header->floor, floor);
+    header->reserved = reserved;
+    header->bounds_check = bounds_check(header);
+}
+
 static int is_known(const rp_timer_header *header) {
     return header->magic == MAGIC && header->layout_version == LAYOUT_VERSION &&
-           header->journal_begin <= header->journal_end &&
+           header->bounds_check == bounds_check(header) && header->journal_begin <= header->journal_end &&
            header->journal_end - header->journal_begin <= RP_TIMER_JOURNAL_MAX &&
            (header->reserved < header->floor || header->reserved - header->floor <= RP_TIMER_SPAN_MAX);
+}
+
+static uint64_t word_at(uint64_t number) { return number % RP_TIMER_SPAN_MAX / WORD_NUMBERS; }
+
+/* 1 if the words from the floor to `reserved` are as they were written. Reads the file, not the mapping, whose pages
+ * would stay in memory. */
+static int is_intact(const rp_timer_marks *marks) {
+    uint64_t words[WORDS_PER_READ];
+    uint64_t number = marks->header->floor - marks->header->floor % WORD_NUMBERS, end = marks->header->reserved;
+    while (number < end) {
+        uint64_t at = word_at(number), count = (end - number + WORD_NUMBERS - 1) / WORD_NUMBERS;
+        if (count > WORDS_PER_READ) count = WORDS_PER_READ;
+        if (count > RP_TIMER_SPAN_MAX / WORD_NUMBERS - at) count = RP_TIMER_SPAN_MAX / WORD_NUMBERS - at;
+        if (rp_read_at(marks->fd, words, count * 8, BITS_AT + at * 8) != (int64_t)(count * 8)) return 0;
+        for (uint64_t i = 0; i < count; i++)
+            if (words[i] != checked((uint32_t)words[i])) return 0;
+        number += count * WORD_NUMBERS;
+    }
+    return 1;
 }
 
 /* Empty the file and give header and journal their blocks. */
@@ -57,6 +97,7 @@ static int begin_anew(rp_timer_marks *marks) {
     if (ftruncate(marks->fd, 0) != 0 || ftruncate(marks->fd, (off_t)FILE_SIZE) != 0) return -1;
     if (fallocate(marks->fd, 0, 0, (off_t)BITS_AT) != 0 && errno != EOPNOTSUPP) return -1;
     marks->header->layout_version = LAYOUT_VERSION;
+    set_bounds(marks->header, 0, 0);
     marks->header->magic = MAGIC;
     return 0;
 }
@@ -98,8 +139,8 @@ rp_timer_marks *rp_timer_marks_open(const char *path, const rp_control *control)
     if (base == MAP_FAILED) goto fail;
     marks->header = (rp_timer_header *)base;
     marks->journal = (struct entry *)(base + HEADER_SIZE);
-    marks->bits = (uint64_t *)(base + BITS_AT);
-    if ((!is_whole || !is_known(marks->header)) && begin_anew(marks) != 0) goto fail;
+    marks->words = (uint64_t *)(base + BITS_AT);
+    if ((!is_whole || !is_known(marks->header) || !is_intact(marks)) && begin_anew(marks) != 0) goto fail;
     if (begin_boot(marks, control) != 0) goto fail;
     return marks;
 fail:;
@@ -156,18 +197,24 @@ void rp_timer_journal_add(rp_timer_marks *marks, const rp_timer_end *end) {
 
 /* ---- bits ---- */
 
-static uint64_t *word_of(const rp_timer_marks *marks, uint64_t number) {
-    return &marks->bits[number % RP_TIMER_SPAN_MAX / 64];
+/* The bits of the word of a number. */
+static uint32_t bits_of(const rp_timer_marks *marks, uint64_t number) {
+    uint64_t word = rp_load_acquire(&marks->words[word_at(number)]);
+    return word == checked((uint32_t)word) ? (uint32_t)word : 0;
+}
+
+static void set_bits_of(rp_timer_marks *marks, uint64_t number, uint32_t bits) {
+    rp_store_release(&marks->words[word_at(number)], checked(bits));
 }
 
 int rp_timer_has_ended(const rp_timer_marks *marks, uint64_t number) {
     if (number < marks->header->floor) return 1;
-    return number < marks->header->reserved && *word_of(marks, number) >> number % 64 & 1;
+    return number < marks->header->reserved && bits_of(marks, number) >> number % WORD_NUMBERS & 1;
 }
 
 void rp_timer_set_ended(rp_timer_marks *marks, uint64_t number) {
     if (number >= marks->header->floor && number < marks->header->reserved)
-        *word_of(marks, number) |= (uint64_t)1 << number % 64;
+        set_bits_of(marks, number, bits_of(marks, number) | (uint32_t)1 << number % WORD_NUMBERS);
 }
 
 static off_t chunk_at(uint64_t number) {
@@ -182,13 +229,13 @@ static void make_hole(rp_timer_marks *marks, uint64_t number) {
 rp_status rp_timer_marks_reserve(rp_timer_marks *marks, uint64_t number) {
     rp_timer_header *header = marks->header;
     if (header->reserved < header->floor - header->floor % CHUNK_NUMBERS)
-        header->reserved = header->floor - header->floor % CHUNK_NUMBERS;
+        set_bounds(header, header->floor, header->floor - header->floor % CHUNK_NUMBERS);
     while (number >= header->reserved) {
         if (header->reserved + CHUNK_NUMBERS > header->floor + RP_TIMER_SPAN_MAX - CHUNK_NUMBERS) return RP_FULL;
         make_hole(marks, header->reserved);
         if (fallocate(marks->fd, 0, chunk_at(header->reserved), CHUNK_SIZE) != 0 && errno != EOPNOTSUPP)
             return rp_status_of_errno();
-        header->reserved += CHUNK_NUMBERS;
+        set_bounds(header, header->floor, header->reserved + CHUNK_NUMBERS);
         if (fdatasync(marks->fd) != 0) return RP_IO_ERROR;
     }
     return RP_OK;
@@ -200,7 +247,7 @@ void rp_timer_marks_move_floor(rp_timer_marks *marks, uint64_t least, uint64_t e
     if (end > header->reserved) end = header->reserved;
     if (floor < end) floor = rp_timer_marks_next_pending(marks, floor, end);
     uint64_t chunk = header->floor - header->floor % CHUNK_NUMBERS;
-    rp_store_release(&header->floor, floor);
+    set_bounds(header, floor, header->reserved);
     for (uint32_t i = 0; chunk + CHUNK_NUMBERS <= floor && i < BITS_SIZE / CHUNK_SIZE; i++, chunk += CHUNK_NUMBERS)
         make_hole(marks, chunk);
 }
@@ -208,9 +255,9 @@ void rp_timer_marks_move_floor(rp_timer_marks *marks, uint64_t least, uint64_t e
 uint64_t rp_timer_marks_pending(const rp_timer_marks *marks, uint64_t end) {
     uint64_t pending = 0, at = marks->header->floor, limit = marks->header->reserved;
     while (at < end && at < limit) {
-        if (at % 64 == 0 && end - at >= 64) {
-            pending += 64 - (uint64_t)__builtin_popcountll(*word_of(marks, at));
-            at += 64;
+        if (at % WORD_NUMBERS == 0 && end - at >= WORD_NUMBERS) {
+            pending += WORD_NUMBERS - (uint64_t)__builtin_popcount(bits_of(marks, at));
+            at += WORD_NUMBERS;
         } else {
             pending += !rp_timer_has_ended(marks, at++);
         }
@@ -221,8 +268,8 @@ uint64_t rp_timer_marks_pending(const rp_timer_marks *marks, uint64_t end) {
 uint64_t rp_timer_marks_next_pending(const rp_timer_marks *marks, uint64_t from, uint64_t end) {
     uint64_t reserved = marks->header->reserved, at = from < marks->header->floor ? marks->header->floor : from;
     while (at < end && at < reserved) {
-        if (at % 64 == 0 && *word_of(marks, at) == UINT64_MAX)
-            at += 64;
+        if (at % WORD_NUMBERS == 0 && bits_of(marks, at) == UINT32_MAX)
+            at += WORD_NUMBERS;
         else if (rp_timer_has_ended(marks, at))
             at++;
         else
@@ -237,13 +284,15 @@ void rp_timer_marks_cut(rp_timer_marks *marks, uint64_t number) {
     if (header->filed > number) header->filed = number;
     if (header->filed_durable > number) header->filed_durable = number;
     if (number < header->floor) { /* its chunk may be a hole: it is made anew when it is reserved */
-        header->floor = number;
-        if (header->reserved > chunk) header->reserved = chunk;
+        set_bounds(header, number, header->reserved > chunk ? chunk : header->reserved);
         return;
     }
-    if (header->reserved > end) header->reserved = end;
-    for (; number < header->reserved && number % 64; number++) *word_of(marks, number) &= ~((uint64_t)1 << number % 64);
-    if (number < header->reserved) memset(word_of(marks, number), 0, (header->reserved - number) / 8);
+    set_bounds(header, header->floor, header->reserved > end ? end : header->reserved);
+    if (number % WORD_NUMBERS && number < header->reserved)
+        set_bits_of(marks, number, bits_of(marks, number) & (((uint32_t)1 << number % WORD_NUMBERS) - 1));
+    for (number += (WORD_NUMBERS - number % WORD_NUMBERS) % WORD_NUMBERS; number < header->reserved;
+         number += WORD_NUMBERS)
+        set_bits_of(marks, number, 0);
 }
 
 rp_status rp_timer_marks_sync(rp_timer_marks *marks) {

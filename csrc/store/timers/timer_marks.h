@@ -6,8 +6,8 @@
  *
  * The send worker adds the end of a timer to the journal in the step that publishes the record of its delivery,
  * cancellation, move or renewal. The timer thread sets the bit once the record is on the disk, and frees the entry. So
- * a set bit is true after a power failure as well; the journal is true only under the kernel that wrote it. Mapped
- * before the first fork. */
+ * a set bit is true after a power failure as well; the journal is true only under the kernel that wrote it. Bits have
+ * checks: with a damaged file the log says what has ended. Mapped before the first fork. */
 #include <stdint.h>
 #include "base/status.h"
 #include "store/control/control_block.h"
@@ -41,6 +41,7 @@ typedef struct rp_timer_header {
                                * it, if the numbers lost then are not forgotten yet; 0: not known */
     uint64_t followed_phy_offset; /* slave: what has ended below it has its bit, under this kernel */
     uint64_t followed_durable; /* the same, of bits on the disk */
+    uint64_t bounds_check; /* timer thread: of floor and reserved */
 } rp_timer_header;
 
 typedef struct rp_timer_marks rp_timer_marks; /* the mapping; opaque */

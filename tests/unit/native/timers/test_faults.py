@@ -236,6 +236,57 @@ def test_runs_of_lost_timers_do_not_count_without_the_marks(tmp_path: Path, is_l
     rig.close()
 
 
+LAYOUT_VERSION_AT, FLOOR_AT, WORDS_AT = 8, 48, 4096 + 65_536 * 16  # in timer/delivered
+OF_LAYOUT_1 = {LAYOUT_VERSION_AT: b"\1", WORDS_AT: b"\2" + bytes(7)}  # a bit of 64 numbers in each word, no check
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({WORDS_AT: b"\3"}, id="a pending timer has ended"),
+        pytest.param({WORDS_AT: b"\0"}, id="a timer that has ended is pending"),
+        pytest.param({WORDS_AT + 7: b"\xff"}, id="the check of a word"),
+        pytest.param({WORDS_AT + 100_000: b"\1"}, id="far behind"),
+        pytest.param({FLOOR_AT: b"\2"}, id="the floor"),
+        pytest.param(OF_LAYOUT_1, id="a file of the layout before"),
+    ],
+)
+def test_damaged_marks_lose_and_repeat_no_timer(tmp_path: Path, change: dict[int, bytes]) -> None:
+    """The log says what has ended.
+    Fault: A changed bit in `timer/delivered` lost an acknowledged timer, or delivered one twice."""
+    rig = TimerRig(tmp_path)
+    rig.add_timer_topic()
+    rig.send_many([(b"%d" % delay, f"TIMER_DELAY_MS\x01{delay}") for delay in (5000, 50, 6000)])
+    rig.run_until_idle()
+    rig.advance(60)
+    rig.run_until_idle()
+    assert rig.bodies() == [b"50"]
+    assert lib.rp_timers_sync(rig.timers) == Status.OK
+    shutil.copytree(tmp_path / "timer", tmp_path / "disk")
+    with open(tmp_path / "disk" / "delivered", "r+b") as file:
+        for place, data in change.items():
+            file.seek(place)
+            file.write(data)
+    rig.reboot(disk=tmp_path / "disk")
+    rig.run_until_idle()
+    assert rig.header.pending == 2 and lib.rp_timer_has_ended(rig.marks, 1)
+    rig.advance(7000)
+    rig.run_until_idle()
+    assert rig.bodies() == [b"50", b"5000", b"6000"]
+    rig.close()
+
+
+def test_a_word_of_marks_that_changes_later_ends_no_timer(rig: TimerRig) -> None:
+    rig.send_many([(b"x", "TIMER_DELAY_MS\x0150")])
+    rig.run_until_idle()
+    with open(rig.root / "timer" / "delivered", "r+b") as file:
+        file.seek(WORDS_AT)
+        file.write(b"\1")
+    rig.advance(60)
+    rig.run_until_idle()
+    assert rig.bodies() == [b"x"] and rig.header.pending == 0
+
+
 def test_a_timer_counts_as_filed_on_the_disk_once_its_record_is(tmp_path: Path) -> None:
     rig = TimerRig(tmp_path, heap_max=5)
     rig.add_timer_topic()
