@@ -28,8 +28,8 @@ from rocketpy.logs import LogLimit, and_more
 from rocketpy.networks import parse_networks
 from rocketpy.remoting.answers import RequestTable
 from rocketpy.remoting.request_log import sampled
-from rocketpy.transport.channel import ChannelLimits
 from rocketpy.transport.duties import Duty, as_duty, rest, run_duty
+from rocketpy.transport.limits import ChannelLimits
 from rocketpy.transport.server import RemotingServer, TaskStatus
 from rocketpy.transport.streams import listening_port, open_listeners
 

@@ -7,7 +7,7 @@ that started it.
     byte_stream    a connection by writes and callbacks; trio_socket_stream and asyncio_stream are those of clients,
                    tls_byte_stream encrypts them; trio_stream is that of servers
     connector      opens one for the backend that runs the caller
-    channel        StreamChannel: commands over a byte stream, in either role
+    channel        StreamChannel: commands over a byte stream, in either role; limits: the bounds of one, and of all
     client         RemotingClient; signing: with signatures
     blocking_connection
                    requests of one thread, without an event loop

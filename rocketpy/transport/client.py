@@ -16,8 +16,9 @@ from rocketpy.remoting.abc import Processor
 from rocketpy.remoting.answers import RequestTable
 from rocketpy.remoting.command import RemotingCommand
 
-from .channel import Answer, ChannelLimits, ChannelOwner, StreamChannel, Waiter
+from .channel import Answer, ChannelOwner, StreamChannel, Waiter
 from .connector import Connector, connect
+from .limits import ChannelLimits
 
 logger = logging.getLogger(__name__)
 

@@ -18,7 +18,8 @@ from rocketpy.remoting.abc import ConnectionListener, Peer
 from rocketpy.remoting.answers import RequestTable
 from rocketpy.remoting.proxy_header import NOBODY, ProxyHeader, ProxyHeaderKind, bytes_to_read, cut_proxy_header
 
-from .channel import Budget, ChannelLimits, ChannelOwner, StreamChannel
+from .channel import ChannelOwner, StreamChannel
+from .limits import Budget, ChannelLimits
 from .streams import peer_of, reset_at_death
 from .trio_stream import TrioByteStream
 

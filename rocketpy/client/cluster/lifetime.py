@@ -22,9 +22,9 @@ from rocketpy import aio
 from rocketpy.errors import ClientError
 from rocketpy.message.message_id import UniqueIdGenerator
 from rocketpy.transport.address_server import AddressLookup, ask_address_server
-from rocketpy.transport.channel import RECEIVE_SIZE, ChannelLimits
 from rocketpy.transport.client import RemotingClient
 from rocketpy.transport.connector import Connector, connect, tls_connector
+from rocketpy.transport.limits import RECEIVE_SIZE, ChannelLimits
 
 from ..options import ClientOptions, TlsOptions
 from .api import MQClientAPI

@@ -13,7 +13,7 @@ from rocketpy.remoting.abc import Channel, Peer
 from rocketpy.remoting.answers import RequestTable
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.transport import server as server_module
-from rocketpy.transport.channel import Budget, ChannelLimits
+from rocketpy.transport.limits import Budget, ChannelLimits
 from rocketpy.transport.server import RemotingServer
 
 

@@ -8,7 +8,8 @@ from rocketpy.remoting.abc import Channel, Processor
 from rocketpy.remoting.answers import RequestTable
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.transport.byte_stream import ByteStream, Receiver
-from rocketpy.transport.channel import ChannelLimits, ChannelOwner, StreamChannel
+from rocketpy.transport.channel import ChannelOwner, StreamChannel
+from rocketpy.transport.limits import ChannelLimits
 from tests.support.loops import run, settled
 from tests.support.memory_streams import Collected, memory_streams
 

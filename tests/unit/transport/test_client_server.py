@@ -21,8 +21,8 @@ from rocketpy.remoting.answers import RequestTable
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.connection import Connection, RequestReceived
 from rocketpy.transport.byte_stream import ByteStream
-from rocketpy.transport.channel import ChannelLimits
 from rocketpy.transport.client import RemotingClient, open_remoting_client
+from rocketpy.transport.limits import ChannelLimits
 from rocketpy.transport.server import RemotingServer
 from rocketpy.transport.streams import connect, listening_port, open_listeners
 from tests.support import loops
