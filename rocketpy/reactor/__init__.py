@@ -6,6 +6,7 @@
     tls_worker.py        clients that speak TLS <-> selectors, slaves <-> replicator; tls_handshakes.py (tls-0 ...)
     codec.py             frames -> requests: csrc/workers/codec/codec.c          (codec-0 ...)
     request_server.py    requests -> Processors in pools of trio tasks     (manager, query-0 ...)
+    connections.py       the connections of these requests, until their end
     handlers.py          the parts of these workers that handle requests and ring messages
     topology.py          all blocks and rings (ring.py), created before the first fork;
                          connections of selectors that died

@@ -36,7 +36,8 @@ from rocketpy.remoting.frame import REQUEST_HEADER_SIZE_MAX
 from rocketpy.remoting.limits import PoolLoad
 from rocketpy.remoting.request_log import ServedRequest
 
-from .channel import Gateway, RingChannel
+from .channel import Gateway
+from .connections import ServedConnection, ServedConnections
 from .crashed_request import REQUESTS
 from .detached import DetachedRequests
 from .handlers import AccessGuard, Handlers
@@ -72,18 +73,9 @@ AWAY_NS = 2_000_000_000  # a loop that has not turned for this long was paused
 
 
 @attrs.define(eq=False)
-class _Connection:
-    """A connection that has sent commands. It is kept until CLOSED has arrived and its last request is served."""
-
-    channel: RingChannel
-    in_service: int = 0
-    is_closed: bool = False
-
-
-@attrs.define(eq=False)
 class _Job:
     request: RemotingCommand
-    connection: _Connection
+    connection: ServedConnection
     received_ns: int
     size: int = 0  # bytes that it counts while it waits
     checked_version: int | None = None  # of the accounts, by which it was allowed; None: not checked
@@ -110,7 +102,7 @@ class RequestServer:
     now_ns: Callable[[], int] = time.monotonic_ns
     detached: DetachedRequests = attrs.field(init=False, factory=DetachedRequests)
     _preparations: Preparations = attrs.field(init=False, factory=Preparations)
-    _connections: dict[int, _Connection] = attrs.field(init=False, factory=dict)
+    connections: ServedConnections = attrs.field(init=False)
     _queues: dict[str, PoolQueue[_Job]] = attrs.field(init=False, factory=dict)
     _in_service: int = attrs.field(init=False, default=0)
     _numbers: Iterator[int] = attrs.field(init=False, factory=partial(itertools.count, 1))  # sends, pulls in Python
@@ -121,6 +113,9 @@ class RequestServer:
     _first: int = attrs.field(init=False, default=0)  # of `inputs`, in the next turn
     _turned_ns: int = attrs.field(init=False, default=0)
     _there_since_ns: int = attrs.field(init=False, default=0)  # from here requests wait: to be down is no overload
+
+    def __attrs_post_init__(self) -> None:
+        self.connections = ServedConnections(self.gateway, self.handlers.slow_path, self._preparations.cancel)
 
     async def run(self) -> None:
         """Serve until stopped. This nursery owns the tasks of the pools and of detached requests."""
@@ -198,7 +193,7 @@ class RequestServer:
                     reader.release()
                 if (begin_ns := self.now_ns()) > end_ns:
                     break
-        moved = self.gateway.deaths.turn(self._drop_connections) or taken > self._inline - inline
+        moved = self.gateway.deaths.turn(self.connections.drop_gone) or taken > self._inline - inline
         self.block.serve(0)
         serving.set(None)
         # While heartbeats keep coming, nap again: they are then read together, without a wake-up for each.
@@ -241,7 +236,7 @@ class RequestServer:
         if kind in (WorkerMessage.HEARTBEAT, WorkerMessage.COMMAND):
             self._take_command(decode_origin(record), record)
         elif kind == WorkerMessage.CLOSED:
-            self._take_closed(decode_origin(record).connection)
+            self.connections.close(decode_origin(record).connection)
         elif kind == WorkerMessage.SEND and slow_path is not None:
             self._take_send(slow_path, record)
         elif kind == WorkerMessage.PULL and slow_path is not None:
@@ -268,17 +263,10 @@ class RequestServer:
             return request
         return watched(request, origin, self.gateway, self.now_ns)
 
-    def _channel(self, origin: Origin) -> RingChannel:
-        """The channel of a request. Of the fast path it is not stored: CLOSED may have arrived before."""
-        known = self._connections.get(origin.connection)
-        if known is not None:
-            return known.channel
-        return RingChannel(origin.connection, origin.peer, origin.listener != 0, self.gateway)
-
     def _take_send(self, slow_path: SlowPath, record: bytes) -> None:
         record, frame, is_counted = unchecked(record, WorkerMessage.SEND)
         origin, fast_path = decode_origin(record), self.handlers.fast_path
-        request = self._sampled(decode_send(record, self._channel(origin)), origin)
+        request = self._sampled(decode_send(record, self.connections.channel(origin)), origin)
         serving.set((request.channel.connection, request.opaque))
         try:
             if fast_path is not None:
@@ -294,7 +282,7 @@ class RequestServer:
     def _take_pull(self, slow_path: SlowPath, record: bytes) -> None:
         record, frame, is_counted = unchecked(record, WorkerMessage.PULL)
         origin = decode_origin(record)
-        request = self._sampled(decode_pull(record, self._channel(origin)), origin)
+        request = self._sampled(decode_pull(record, self.connections.channel(origin)), origin)
         serving.set((request.channel.connection, request.opaque))
         try:
             if frame is not None:
@@ -325,12 +313,7 @@ class RequestServer:
             if not self.gateway.answered(origin.connection, request):
                 self._take_unasked(origin)
             return
-        connection = self._connections.get(origin.connection)
-        if connection is None:
-            is_closed = self.gateway.deaths.is_gone(origin.connection)  # its selector died: served, then dropped
-            connection = _Connection(self._channel(origin), is_closed=is_closed)
-            self._connections[origin.connection] = connection
-        self._submit(_Job(request, connection, origin.received_ns))
+        self._submit(_Job(request, self.connections.of_command(origin), origin.received_ns))
 
     def _take_unasked(self, origin: Origin) -> None:
         """A response to nothing."""
@@ -400,14 +383,8 @@ class RequestServer:
                 if isinstance(rest, Preparation) and self._nursery is not None:
                     self._preparations.begin(self._nursery, queue, job, rest)
                 else:
-                    self._leave(job.connection)
+                    self.connections.leave(job.connection)
                     self._in_service -= 1
-
-    def _leave(self, connection: _Connection) -> None:
-        """A request of the connection is finished, or has left its pool."""
-        connection.in_service -= 1
-        if connection.is_closed and connection.in_service == 0:
-            self._tell_closed(connection.channel.connection)
 
     async def _serve(self, queue: PoolQueue[_Job], job: _Job) -> Detached | Preparation | None:
         """Answer a request; what is returned waits for another process, or for work elsewhere."""
@@ -491,40 +468,3 @@ class RequestServer:
         response = error_response(request, exc, self.gateway.faults)
         if not request.is_oneway:
             push(response.answering(request))
-
-    # -- the end of connections
-
-    def _take_closed(self, number: int) -> None:
-        self.gateway.closed(number)
-        connection, slow_path = self._connections.get(number), self.handlers.slow_path
-        if connection is not None:
-            connection.is_closed = True
-            self._preparations.cancel(number)
-            if connection.in_service > 0:
-                if slow_path is not None:
-                    slow_path.connection_closing(number)
-                return  # else a waiting heartbeat would add the client again after its removal
-        self._tell_closed(number)
-
-    def _drop_connections(self) -> Iterator[None]:
-        """Remove the connections of a dead selector, one per step."""
-        slow_path, is_gone = self.handlers.slow_path, self.gateway.deaths.is_gone
-        for number in filter(is_gone, [*self._connections, *self.gateway.known()]):
-            self.gateway.closed(number)
-            connection = self._connections.get(number)
-            if connection is not None and connection.in_service > 0:
-                connection.is_closed = True
-                self._preparations.cancel(number)
-            elif connection is not None:
-                del self._connections[number]
-            yield
-        if slow_path is not None:
-            yield from slow_path.drop_connections(is_gone)
-
-    def _tell_closed(self, number: int) -> None:
-        self._connections.pop(number, None)
-        try:
-            if self.handlers.slow_path is not None:
-                self.handlers.slow_path.connection_closed(number)
-        except Exception as exc:
-            self.gateway.faults.report("the end of a connection", exc)

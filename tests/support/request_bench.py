@@ -124,6 +124,11 @@ class Bench:
     def origin(*, waited_ms: int = 0, listener: int = 0, connection: int = CONNECTION) -> ring_messages.Fields:
         return ring_messages.origin(connection, received_ns=NOW_NS - waited_ms * 1_000_000, listener=listener)
 
+    def channel(self) -> Channel:
+        """The channel of CONNECTION."""
+        origin = worker_messages.decode_origin(ring_messages.origin_record(self.origin()))
+        return self.server.connections.channel(origin)
+
     def write(self, kind: WorkerMessage, record: bytes) -> None:
         assert self.decoder.write(kind, record)
         self.decoder.finish_batch()

@@ -12,7 +12,6 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.codes import ResponseCode
 from rocketpy.native.core import lib
-from rocketpy.reactor import worker_messages
 from rocketpy.reactor.pools import Pool
 from rocketpy.reactor.request_server import BATCH_NS
 from rocketpy.reactor.worker_messages import WorkerMessage
@@ -91,7 +90,7 @@ def test_a_push_that_fits_no_frame_is_dropped(open_bench: Callable[..., Bench]) 
     bench = open_bench({1: ok})
 
     async def scene() -> None:
-        channel = bench.server._channel(worker_messages.decode_origin(ring_messages.origin_record(bench.origin())))
+        channel = bench.channel()
         channel.push(RemotingCommand.oneway(40, ext_fields={"consumerGroup": "\x01" * FRAME_SIZE_MAX}))
         await complete()
         assert bench.replies() == []

@@ -14,7 +14,6 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.errors import RequestRefused
 from rocketpy.native.core import lib
-from rocketpy.reactor import worker_messages
 from rocketpy.reactor.channel import UNHURRIED_NS
 from rocketpy.reactor.pools import Pool
 from rocketpy.reactor.request_server import AWAY_NS, BATCH_NS
@@ -498,7 +497,7 @@ def test_beyond_its_backlog_pushes_are_dropped_and_a_lost_answer_closes(open_ben
     bench = open_bench({1: large})
 
     async def scene() -> None:
-        channel = bench.server._channel(worker_messages.decode_origin(ring_messages.origin_record(bench.origin())))
+        channel = bench.channel()
         for _ in range(20):  # more than ring and backlog hold
             channel.push(RemotingCommand.oneway(40, body=bytes(10_000)))
         pushed = bench.server.gateway.outboxes[0].backlog_bytes
