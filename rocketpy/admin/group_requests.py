@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import attrs
 
+from rocketpy import aio
 from rocketpy.codes import RequestCode, ResponseCode
-from rocketpy.errors import BrokerError, ClientError, RocketError
+from rocketpy.errors import BodyInvalid, BrokerError, ClientError, RocketError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import retry_topic
 from rocketpy.remoting.bodies.client import (
@@ -31,6 +32,8 @@ from rocketpy.remoting.headers.client import (
 )
 
 from .topic_requests import TopicRequests
+
+PROPERTIES_MAX = 1000  # that a consumer may tell of itself
 
 
 class GroupRequests(TopicRequests):
@@ -126,7 +129,7 @@ class GroupRequests(TopicRequests):
                 response = await self.ask(
                     each_address, RequestCode.GET_CONSUMER_RUNNING_INFO, header, timeout_s=self.timeout_s * 3
                 )
-                return ConsumerRunningInfo.decode(response.body)
+                return await aio.in_thread(_running_info, response.body)
             except RocketError as error:
                 failure = error
         raise failure or ClientError(f"no broker knows group {group}")
@@ -137,7 +140,7 @@ class GroupRequests(TopicRequests):
         """Ask one member to consume one message now, independent of offsets."""
         header = ConsumeMessageDirectlyRequestHeader(consumer_group=group, client_id=client_id, msg_id=offset_msg_id)
         response = await self.ask(address, RequestCode.CONSUME_MESSAGE_DIRECTLY, header, timeout_s=self.timeout_s * 3)
-        return ConsumeMessageDirectlyResult.decode(response.body)
+        return await aio.in_thread(ConsumeMessageDirectlyResult.decode_report, response.body)
 
     async def broker_consume_stats(self, address: str, *, is_order: bool, timeout_s: float) -> ConsumeStatsList:
         header = GetConsumeStatsInBrokerHeader(is_order=is_order)
@@ -192,3 +195,11 @@ async def change_group(
     config = change.applied_to(group, present)
     await admin.create_group(address, config)
     return config
+
+
+def _running_info(body: bytes | None) -> ConsumerRunningInfo:
+    """Read what a member tells of itself. Raises BodyInvalid: it is too much."""
+    info = ConsumerRunningInfo.decode_report(body)
+    if len(info.properties) > PROPERTIES_MAX:
+        raise BodyInvalid(f"a consumer with {len(info.properties)} properties, at most {PROPERTIES_MAX} are allowed")
+    return info

@@ -35,6 +35,9 @@ REQUEST_BYTES_MAX = 2 * 1024 * 1024
 LENIENT_BYTES_MAX = 65_536
 """The bound of such a body that is not strictly JSON: the tolerant parser takes a microsecond per byte."""
 OBJECTS_MAX = 32_768  # in such a body, and as many arrays; each takes a few microseconds, however short its text
+REPORT_BYTES_MAX = 8 * 1024 * 1024
+"""The bound of what a consumer tells an operator of itself: some ten thousand queues, and its stacks."""
+REPORT_OBJECTS_MAX = 65_536  # in such a body: two for a queue
 
 Reader = Callable[[JsonValue], object]
 """Reads a value that is not null."""
@@ -82,15 +85,30 @@ class Body(Value):
             BodyInvalid: as `decode`; it has more than `bytes_max` bytes or OBJECTS_MAX objects, or more than
                 LENIENT_BYTES_MAX bytes that are not strictly JSON.
         """
+        cls._check_size(data, bytes_max, OBJECTS_MAX)
+        if data is None or len(data) <= LENIENT_BYTES_MAX:
+            return cls.decode(data)
+        return cls.from_json(loads(data, is_strict=True))
+
+    @classmethod
+    def decode_report(cls, data: bytes | None) -> Self:
+        """As `decode`, for the answer of a consumer to an operator, which its broker has passed on: a member of a group
+        may be a stranger. It takes up to a second: for a thread.
+
+        Raises:
+            BodyInvalid: as `decode`; it has more than REPORT_BYTES_MAX bytes or REPORT_OBJECTS_MAX objects.
+        """
+        cls._check_size(data, REPORT_BYTES_MAX, REPORT_OBJECTS_MAX)
+        return cls.decode(data)
+
+    @classmethod
+    def _check_size(cls, data: bytes | None, bytes_max: int, objects_max: int) -> None:
         size = len(data or b"")
         if size > bytes_max:
             raise BodyInvalid(f"{cls.__name__}: a body of {size} bytes, at most {bytes_max} are allowed")
         objects = max((data or b"").count(b"{"), (data or b"").count(b"["))
-        if objects > OBJECTS_MAX:
-            raise BodyInvalid(f"{cls.__name__}: a body of {objects} objects, at most {OBJECTS_MAX} are allowed")
-        if data is None or size <= LENIENT_BYTES_MAX:
-            return cls.decode(data)
-        return cls.from_json(loads(data, is_strict=True))
+        if objects > objects_max:
+            raise BodyInvalid(f"{cls.__name__}: a body of {objects} objects, at most {objects_max} are allowed")
 
     @classmethod
     def from_json(cls, value: JsonValue) -> Self:

@@ -9,10 +9,12 @@ import attrs
 import pytest
 
 from rocketpy.admin import java_files, output
+from rocketpy.admin.group_requests import PROPERTIES_MAX
 from rocketpy.codes import RequestCode
 from rocketpy.message.trace import Pub
-from rocketpy.remoting.bodies.client import Connection, ConsumerConnection
+from rocketpy.remoting.bodies.client import Connection, ConsumerConnection, ConsumerRunningInfo
 from rocketpy.remoting.bodies.group import GroupList
+from rocketpy.remoting.bodies.schema import REPORT_OBJECTS_MAX
 from tests.support.admin import Mqadmin, with_group
 from tests.support.cluster import FakeCluster
 
@@ -121,3 +123,22 @@ def test_a_time_beyond_all_calendars_hides_no_other_trace(mqadmin: Mqadmin, time
     lines = mqadmin("queryMsgTraceById", "-i", "ID", script=script)
     assert len([line for line in lines if line.startswith("Pub")]) == 2
     assert str(timestamp_ms) in "\n".join(lines)
+
+
+def too_many_objects() -> bytes:
+    return b'{"subscriptionSet":[' + b"{}," * REPORT_OBJECTS_MAX + b"{}]}"
+
+
+def too_many_properties() -> bytes:
+    return ConsumerRunningInfo(properties=dict.fromkeys(map(str, range(PROPERTIES_MAX + 1)), "")).encode()
+
+
+@pytest.mark.parametrize("state", [too_many_objects, too_many_properties])
+def test_a_member_that_tells_too_much_is_refused(mqadmin: Mqadmin, state: Callable[[], bytes]) -> None:
+    """Fault: The state of one consumer, 9 MB of it, took 900 MB of memory of mqadmin and of the console."""
+
+    def script(cluster: FakeCluster) -> None:
+        with_group(cluster).answer(RequestCode.GET_CONSUMER_RUNNING_INFO, state())
+
+    mqadmin("consumerStatus", "-g", "g", "-i", "10.0.0.1@1#2", script=script, status=1)
+    assert "at most" in mqadmin.error

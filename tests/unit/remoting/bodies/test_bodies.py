@@ -41,7 +41,14 @@ from rocketpy.remoting.bodies.offset import (
 )
 from rocketpy.remoting.bodies.register import TOPICS_PER_STEP, RegisterBrokerBody
 from rocketpy.remoting.bodies.route import ClusterInfo, KVTable, TopicRouteData
-from rocketpy.remoting.bodies.schema import LENIENT_BYTES_MAX, OBJECTS_MAX, REQUEST_BYTES_MAX, Body
+from rocketpy.remoting.bodies.schema import (
+    LENIENT_BYTES_MAX,
+    OBJECTS_MAX,
+    REPORT_BYTES_MAX,
+    REPORT_OBJECTS_MAX,
+    REQUEST_BYTES_MAX,
+    Body,
+)
 from rocketpy.remoting.bodies.topic import (
     DataVersion,
     TopicConfig,
@@ -370,6 +377,26 @@ def test_what_anybody_sends_is_read_as_any_body_within_the_bounds() -> None:
     assert HeartbeatData.decode_request(b"{clientID:'a'}").client_id == "a"
     text = b'{"clientID":"' + b"a" * (LENIENT_BYTES_MAX + 1) + b'"}'
     assert len(HeartbeatData.decode_request(text).client_id) == LENIENT_BYTES_MAX + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (b" " * (REPORT_BYTES_MAX + 1), "bytes, at most"),
+        (b'{"subscriptionSet":[' + b"{}," * REPORT_OBJECTS_MAX + b"{}]}", "objects, at most"),
+    ],
+    ids=["bytes", "objects"],
+)
+def test_what_a_consumer_tells_of_itself_is_bounded(text: bytes, why: str) -> None:
+    with pytest.raises(BodyInvalid, match=why):
+        ConsumerRunningInfo.decode_report(text)
+
+
+def test_the_queues_of_a_large_consumer_are_read() -> None:
+    count = 20_000
+    queues = {MessageQueue("T", "broker-a", number): ProcessQueueInfo() for number in range(count)}
+    info = ConsumerRunningInfo(mq_table=queues, jstack="at com.example.Handler\n" * 50_000)
+    assert len(ConsumerRunningInfo.decode_report(info.encode()).mq_table) == count
 
 
 def test_members_that_nobody_knows_are_steps_of_their_own() -> None:
