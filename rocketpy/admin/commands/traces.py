@@ -6,10 +6,11 @@ Source: RocketMQ 4.9 `QueryMsgTraceByIdSubCommand`, `TraceView`.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import attrs
 
+from rocketpy import aio
 from rocketpy.client.messages import ReceivedMessage
 from rocketpy.errors import CompressionError
 from rocketpy.message.compression import decompress_body
@@ -23,6 +24,8 @@ from ..messages import query_by_key
 from ..output import Column, Output, Table, second_text
 
 TRACE_BYTES_MAX = 1 << 20  # of one message of the trace topic; clients send about 128 000 bytes
+TRACES_BYTES_MAX = 8 << 20  # of all together: any producer may write traces of any message
+RECORDS_MAX = 1000  # of one message
 
 
 @attrs.frozen
@@ -31,6 +34,7 @@ class MessageTrace:
 
     sends: tuple[tuple[Pub, str], ...]  # with the host of the client, without its port
     consumptions: tuple[tuple[SubAfter, str], ...]
+    is_cut: bool = False  # there are more than RECORDS_MAX records, or TRACES_BYTES_MAX bytes
 
     @property
     def groups(self) -> list[str]:
@@ -39,29 +43,34 @@ class MessageTrace:
 
 async def message_trace(admin: Admin, msg_id: str, trace_topic: str) -> MessageTrace:
     """The trace of the message with this id of its producer. Raises BrokerError: the trace topic does not exist."""
-    return _trace_of(msg_id, _inflated(await query_by_key(admin, trace_topic, msg_id)))
-
-
-def _inflated(messages: Iterable[ReceivedMessage]) -> Iterator[ReceivedMessage]:
-    """Inflate one message after the other; leave out a damaged body, or one of more than TRACE_BYTES_MAX."""
-    for message in messages:
-        with contextlib.suppress(CompressionError):
-            body, _ = decompress_body(message.body, message.sys_flag, size_max=TRACE_BYTES_MAX)
-            yield attrs.evolve(message, body=body)
+    messages = await query_by_key(admin, trace_topic, msg_id)
+    return await aio.in_thread(_trace_of, msg_id, messages)
 
 
 def _trace_of(msg_id: str, messages: Iterable[ReceivedMessage]) -> MessageTrace:
-    """A message of the trace topic holds records of many messages; these are the ones of `msg_id`."""
-    records = [
-        (record, message.born_host[0])
-        for message in messages
-        for record in decode_records(message.body.decode("utf-8", "replace"))
-        if record.msg_id == msg_id
-    ]
-    return MessageTrace(
-        tuple((record, host) for record, host in records if isinstance(record, Pub)),
-        tuple((record, host) for record, host in records if isinstance(record, SubAfter)),
-    )
+    """A message of the trace topic holds records of many messages; these are the ones of `msg_id`, the oldest first."""
+    sends: list[tuple[Pub, str]] = []
+    consumptions: list[tuple[SubAfter, str]] = []
+    left = TRACES_BYTES_MAX
+    for message in messages:
+        left -= len(body := _inflated(message))
+        for record in decode_records(body.decode("utf-8", "replace")) if left >= 0 else ():
+            if record.msg_id != msg_id:
+                continue
+            if isinstance(record, Pub):
+                sends.append((record, message.born_host[0]))
+            elif isinstance(record, SubAfter):
+                consumptions.append((record, message.born_host[0]))
+        if left < 0 or len(sends) + len(consumptions) > RECORDS_MAX:
+            return MessageTrace(tuple(sends[:RECORDS_MAX]), tuple(consumptions[:RECORDS_MAX]), is_cut=True)
+    return MessageTrace(tuple(sends), tuple(consumptions))
+
+
+def _inflated(message: ReceivedMessage) -> bytes:
+    """Return the body; nothing for a damaged one, or one of more than TRACE_BYTES_MAX."""
+    with contextlib.suppress(CompressionError):
+        return decompress_body(message.body, message.sys_flag, size_max=TRACE_BYTES_MAX)[0]
+    return b""
 
 
 def trace_table(group: str, time: str) -> Table:
@@ -87,6 +96,8 @@ CONSUMPTIONS = trace_table("ConsumerGroup", "ConsumerTime")
 async def query_msg_trace_by_id(admin: Admin, out: Output, msg_id: str, trace_topic: str) -> None:
     """Show who sent a message and who consumed it, from the traces that clients wrote."""
     trace = await message_trace(admin, msg_id, trace_topic)
+    if trace.is_cut:
+        out.warn(f"the trace has more than {RECORDS_MAX} records, or {TRACES_BYTES_MAX} bytes; the oldest are shown")
     if not trace.sends and not trace.consumptions:
         raise NotFound(f"no trace of message {msg_id} in topic {trace_topic}")
     for sent, host in trace.sends:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import zlib
 
+from rocketpy.admin.commands.traces import RECORDS_MAX, TRACE_BYTES_MAX, TRACES_BYTES_MAX
+from rocketpy.message.sys_flag import COMPRESSED
 from rocketpy.message.trace import Pub, SubAfter, SubBefore
 from tests.support.admin import Mqadmin
 from tests.support.cluster import FakeCluster
@@ -45,3 +48,33 @@ def test_no_trace_is_status_4(mqadmin: Mqadmin) -> None:
     mqadmin("queryMsgTraceById", "-i", "UNKNOWN", script=traced, status=4)
     mqadmin("queryMsgTraceById", "-i", "ID", "-t", "own_traces", script=traced, status=4)
     mqadmin("queryMsgTraceById", "-i", "ID", "-t", "no_such_topic", script=traced, status=4)
+
+
+def test_a_flood_of_traces_is_cut(mqadmin: Mqadmin) -> None:
+    """Fault: 64 traces of 3 KB, sent by anybody, inflated to a million rows: the console stood still for minutes."""
+    record = after("g1").encode().encode()
+    body = zlib.compress(record * (TRACE_BYTES_MAX // len(record)))
+
+    def flooded(cluster: FakeCluster) -> None:
+        traced(cluster)
+        for number in range(64):
+            properties = b"KEYS\x01ID\x02UNIQ_KEY\x01F%d" % number
+            cluster.brokers["broker-a"].store("RMQ_SYS_TRACE_TOPIC", 0, body, properties, sys_flag=COMPRESSED)
+
+    rows = mqadmin("queryMsgTraceById", "-i", "ID", "--output", "json", script=flooded)
+    assert len(rows) == 1 + RECORDS_MAX and json.loads(rows[0])["producer_group"] == "pg"
+    assert "the oldest are shown" in mqadmin.error
+
+
+def test_long_traces_are_read_up_to_their_bound(mqadmin: Mqadmin) -> None:
+    other = OTHER.encode().encode()
+    body = zlib.compress(other * (TRACE_BYTES_MAX // len(other)))
+
+    def flooded(cluster: FakeCluster) -> None:
+        broker = cluster.add_broker(RMQ_SYS_TRACE_TOPIC=1)
+        for number in range(1 + TRACES_BYTES_MAX // TRACE_BYTES_MAX):
+            properties = b"KEYS\x01ID\x02UNIQ_KEY\x01F%d" % number
+            broker.store("RMQ_SYS_TRACE_TOPIC", 0, body, properties, sys_flag=COMPRESSED)
+        broker.store("RMQ_SYS_TRACE_TOPIC", 0, SENT.encode().encode(), b"KEYS\x01ID\x02UNIQ_KEY\x01T1")
+
+    mqadmin("queryMsgTraceById", "-i", "ID", script=flooded, status=4)

@@ -99,7 +99,7 @@ def test_traces_are_inflated_one_by_one_within_a_limit() -> None:
         assert "shop" in text
         assert peak < BOMB_SIZE
 
-    run(test, T=1, **{TRACE_TOPIC: 1})
+    run(test, with_threads=True, T=1, **{TRACE_TOPIC: 1})
 
 
 def test_messages_by_key_and_by_id_of_the_producer() -> None:
@@ -147,7 +147,7 @@ def test_a_message_and_its_trace() -> None:
         reply = await rig.browser.get("/message?topic=T&broker=broker-a&queue=0&offset=0&groups=1")
         assert "No group consumes the topic" in reply.text
 
-    run(test, T=1, **{TRACE_TOPIC: 1})
+    run(test, with_threads=True, T=1, **{TRACE_TOPIC: 1})
 
 
 @cases(
