@@ -107,16 +107,18 @@ class SendBackProcessor(TableProcessor):
         # What is at the offset may be part of a body. A zero byte looks like a sector lost in a power failure: recovery
         # would end the log at such a record.
         properties = properties.replace(b"\0", b"?")
-        if record.reconsume_times >= tries_max or delay_level < 0:
+        # The sender chose the count of attempts: below zero it would be retried 2^31 times, and at once.
+        attempts = max(0, record.reconsume_times)
+        if attempts >= tries_max or delay_level < 0:
             topic = self._services.topics.create_if_missing(names.dlq_topic(group.group_name), queue_nums=1).topic_name
             queue_id = 0
             properties = without_property(properties, DELAY.encode())
         else:
-            wanted = delay_level or FIRST_AUTOMATIC_LEVEL + record.reconsume_times
+            wanted = delay_level or FIRST_AUTOMATIC_LEVEL + attempts
             topic, queue_id = retry.topic_name, self._services.choose.randrange(max(1, retry.write_queue_nums))
             level = self._levels.clamp(wanted)
             properties = with_values(properties, DELAY=str(level or wanted))
-            if level > 0:  # the sender chose the number of attempts: below -2 there is no delay, as in the reference
+            if level > 0:  # there are levels
                 properties = with_values(properties, REAL_TOPIC=topic, REAL_QID=str(queue_id))
                 topic, queue_id = names.SCHEDULE_TOPIC, level - 1
         return message_from(
@@ -124,7 +126,7 @@ class SendBackProcessor(TableProcessor):
             topic=topic,
             queue_id=queue_id,
             properties=properties,
-            reconsume_times=min(record.reconsume_times + 1, INT_MAX),  # the sender chose it; the field has 32 bits
+            reconsume_times=min(attempts + 1, INT_MAX),
         )
 
     @staticmethod

@@ -66,11 +66,11 @@ def retry_message(group: str, message: ReceivedMessage, reconsume_times_max: int
 
     Unlike Java 4.9, ORIGIN_MESSAGE_ID survives, because it is set on the copy's own properties.
     """
-    copied = dict(message.properties)
+    copied, attempts = dict(message.properties), max(0, message.reconsume_times)  # its sender chose the count
     copied.pop(properties.TRAN_MSG, None)
     copied.setdefault(properties.RETRY_TOPIC, message.topic)
     copied.setdefault(properties.ORIGIN_MESSAGE_ID, message.offset_msg_id)
-    copied[properties.RECONSUME_TIME] = str(message.reconsume_times + 1)
+    copied[properties.RECONSUME_TIME] = str(attempts + 1)
     copied[properties.MAX_RECONSUME_TIMES] = str(reconsume_times_max)
-    copied[properties.DELAY] = str(FIRST_RETRY_DELAY_LEVEL + message.reconsume_times)
+    copied[properties.DELAY] = str(FIRST_RETRY_DELAY_LEVEL + attempts)
     return Message(topic=retry_topic(group), body=message.body, properties=copied, flag=message.flag)

@@ -175,6 +175,8 @@ def test_retry_message_keeps_what_it_was() -> None:
     again = retry_message("g", message(9, topic="%RETRY%g", properties=first.properties, reconsume_times=1), 16)
     assert (again.properties["RETRY_TOPIC"], again.properties["ORIGIN_MESSAGE_ID"]) == ("T", message(3).offset_msg_id)
     assert (again.properties["RECONSUME_TIME"], again.properties["DELAY"]) == ("2", "4")
+    made_up = retry_message("g", message(3, reconsume_times=-(1 << 31)), 16)
+    assert (made_up.properties["RECONSUME_TIME"], made_up.properties["DELAY"]) == ("1", "3")
 
 
 def test_flow_limits_are_strictly_greater() -> None:
