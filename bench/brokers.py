@@ -167,7 +167,7 @@ def start_rocketpy(directory: Path, settings: Mapping[str, str] = NO_SETTINGS, r
 
 
 def write_java_files(directory: Path, settings: Mapping[str, object]) -> None:
-    """What a Java broker with these settings reads, and a name server beside it."""
+    """Write the files of a Java broker with these settings, and of a name server beside it."""
     (directory / "conf").mkdir(exist_ok=True)
     for name in ("namesrv", "broker"):
         text = LOGBACK.format(path=directory / f"{name}-server.log")

@@ -1,4 +1,4 @@
-"""What the processes of bench.client do: each load opens clients in the running loop and returns its figures.
+"""The loads of bench.client's processes: each opens clients in the running loop and returns its figures.
 
 A load runs in a process of its own on one core. Sends come from TASKS tasks, each its next one when the last is
 acknowledged, or from one task that fills batches. Consumers read a topic that was filled before, with a handler that

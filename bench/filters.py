@@ -69,12 +69,12 @@ class Figures:
     cpu_ns_per_unit: float
     p50_us: float
     p99_us: float
-    driver_percent: float  # of a core: what the load itself takes
+    driver_percent: float  # of a core: taken by the load itself
     errors: dict[str, int]
 
 
 def message_properties(number: int, prefix: str) -> dict[str, str]:
-    """What a client sends. One number in a hundred has both the tag and what the expression asks for."""
+    """Return the properties that a client sends. One number in a hundred has the tag and fits the expression."""
     return {
         "UNIQ_KEY": f"{prefix}{number:016X}",
         "TAGS": TAG if number % BATCH == MATCHING else f"Tag{number % 10}",

@@ -1,4 +1,4 @@
-"""`python -m bench.kill`: what the death of one worker costs while the broker is loaded.
+"""`python -m bench.kill`: the cost of the death of one worker while the broker is loaded.
 
 64 connections with one request in flight each send while one worker of rocketpy is killed (SIGKILL). Reported:
 how long no connection at all got an answer, how long each of those waited that were not cut off, and, after reading

@@ -1,4 +1,4 @@
-"""What is asked of both brokers, and how rocketpy has to answer.
+"""The scenarios that both brokers run, and the bars of rocketpy.
 
 A name reads operation, body, connections x requests in flight on each. A bar is a number that rocketpy must reach; the
 ratio is always rocketpy's figure divided by Java's in the same run.

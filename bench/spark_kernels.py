@@ -50,7 +50,7 @@ def _walked(piece: Piece) -> Found:
 
 
 def nothing(piece: Piece) -> int:
-    """What a job costs by itself."""
+    """Do nothing: the cost of a job by itself."""
     return 0
 
 

@@ -37,7 +37,7 @@ def numbers_in(figure: Figure) -> tuple[int, int]:
 
 
 def costs(found: list[Figure]) -> list[str]:
-    """What a task costs a worker, and what a row costs, by the runs with few and with many tasks."""
+    """Return the cost of a task and of a row to a worker, by the runs with few and with many tasks."""
     by_workers: dict[int, dict[int, Figure]] = {}
     for one in found:
         if one.question == "tasks":

@@ -225,8 +225,8 @@ def ask_scale(scale: Scale, directory: Path) -> Iterator[Figure]:
 
 
 def ask_stream(scale: Scale, directory: Path) -> Iterator[Figure]:
-    """What a micro-batch costs that has one message of each queue, without a sink; and one whose rows are made in
-    memory, which is Spark's own part."""
+    """Measure a micro-batch that has one message of each queue, without a sink; and one whose rows are made in memory,
+    which is Spark's own part."""
     spark = start_spark(2)
     try:
         with running("rocketpy", directory) as broker:

@@ -124,7 +124,7 @@ def send_all(port: int, frames: Frames, rate: int | None) -> Answers:
 
 
 def records(store: Path) -> Iterator[StoredRecord]:
-    """What was delivered, in the order of the log."""
+    """Yield the delivered messages, in the order of the log."""
     for path in sorted((store / "commitlog").iterdir()):
         for record in decode_records(path.read_bytes(), int(path.name)):
             if record.topic == TOPIC:
@@ -133,7 +133,7 @@ def records(store: Path) -> Iterator[StoredRecord]:
 
 @attrs.frozen
 class Delivered:
-    """What the log says."""
+    """The deliveries, as the log has them. Times are ms since 1970."""
 
     lateness_ms: list[int]  # sorted
     repeated: int
@@ -210,7 +210,7 @@ def blocks_mib(directory: Path) -> float:
 
 
 def still_pending(broker: Broker) -> int:
-    """What the broker says of its timers."""
+    """Return the number of pending timers, as the broker tells it."""
     with broker.control() as control:
         body = json.loads(control.check(GET_BROKER_RUNTIME_INFO, {}).body)
     return int(body["table"]["timerPending"])

@@ -42,7 +42,7 @@ class Figures:
     p50_ms: float
     p99_ms: float
     cpu_us: float
-    driver_percent: float  # of a core: what the load itself takes
+    driver_percent: float  # of a core: taken by the load itself
     errors: dict[str, int]
 
 

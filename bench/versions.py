@@ -31,7 +31,7 @@ HEADINGS = ("scenario", "metric", "this", "other", "ratio", "ratios of the turns
 
 @attrs.frozen
 class Turn:
-    """What both checkouts gave in one turn, by scenario."""
+    """The figures of both checkouts in one turn, by scenario."""
 
     this: dict[str, Measurement]
     other: dict[str, Measurement]

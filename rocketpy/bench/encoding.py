@@ -1,7 +1,7 @@
 """Requests as bytes, as the Java 4.9.7 client writes them, with the places that the driver patches.
 
-A request is encoded once per queue; what differs between two sends (opaque, unique id, a pull's offset, a time stamp)
-stands in it with placeholders of fixed width, so that no length ever changes. Both brokers get the same bytes.
+A request is encoded once per queue. Fields that differ between two sends (opaque, unique id, a pull's offset, a time
+stamp) are placeholders of fixed width, so that no length ever changes. Both brokers get the same bytes.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ class Result:
 
 @attrs.frozen
 class Ack:
-    """A send the broker acknowledged: which message, and where it said it put it."""
+    """A send that the broker acknowledged: the message, and its place by the answer."""
 
     key: int
     queue_id: int

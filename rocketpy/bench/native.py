@@ -327,8 +327,10 @@ class NativeGenerator:
         ]
 
     def _reads(self, scenario: Scenario, topics: Sequence[str]) -> list[Callable[[], Load]]:
-        """Return what opens the loads that read pages of the backlog at random: connections are the consumers. Of a
-        cold store they read a small part: what the disk reads around them makes it warm."""
+        """Return functions that open the loads which read pages of the backlog at random: connections are consumers.
+
+        Of a cold store they read a small part: the disk's read-ahead around the pages makes it warm.
+        """
         ends = aio.run(self.cluster.ends, topics, scenario.partitions_per_topic)
         workload = attrs.evolve(
             self._base(scenario),
@@ -347,7 +349,7 @@ class NativeGenerator:
         return [functools.partial(opened, address) for address in self.cluster.masters.values()]
 
     def _fill(self, scenario: Scenario, topics: Sequence[str]) -> int:
-        """Send the backlog; returns its messages. What a busy broker refuses is sent again."""
+        """Send the backlog, and return its number of messages. Sends that a busy broker refuses are repeated."""
         wanted = int(scenario.consumer_backlog_size_gb * 1e9 / scenario.message_size)
         stored, errors = 0, dict[str, int]()
         for _ in range(FILL_ROUNDS):

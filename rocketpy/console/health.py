@@ -1,7 +1,7 @@
 """Health of a broker by its figures: workers, failing sends, refused connections, certificate, clock.
 
 Brokers of rocketpy tell all of it (rocketpy/broker/runtime_info.py); those of the reference only failing sends and the
-clock. What a broker does not tell is None or empty, and raises no alarm.
+clock. A figure that a broker does not tell is None or empty, and raises no alarm.
 """
 
 from __future__ import annotations

@@ -85,12 +85,12 @@ def client_address(peer: str, forwarded: str, proxies: Sequence[Network]) -> str
     """Return the address of a client, which may come through proxies.
 
     Each proxy appends the address that it saw to X-Forwarded-For. So addresses count from the end, as long as a proxy
-    told them: those before are claims of the client.
+    told them: earlier ones are claims of the client.
 
     Args:
         peer: the address of the connection.
         forwarded: X-Forwarded-For; all headers of the name, joined by commas.
-        proxies: those that are trusted.
+        proxies: the trusted ones.
     """
     address = peer
     for text in reversed(forwarded.split(",")):

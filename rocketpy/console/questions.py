@@ -1,4 +1,4 @@
-"""Questions: what single pages ask of the cluster, beside what the poller knows.
+"""Questions of single pages to the cluster, beside the figures that the poller has.
 
 An answer is a value or a line that says why there is none: a broker that is down takes its part of a page away, not the
 page. Every question ends within ASK_S, at most ASKED_AT_ONCE of one page are on their way, and pages share PAGES_MAX

@@ -1,4 +1,4 @@
-"""The member block: what the coordinator orders, what a broker reports to it: shared memory (csrc/ipc/member.h)."""
+"""The member block: shared memory with the coordinator's orders and the broker's reports (csrc/ipc/member.h)."""
 
 from __future__ import annotations
 

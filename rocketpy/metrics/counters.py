@@ -32,7 +32,7 @@ class Counter(NamedTuple):
     roles: tuple[str, ...]  # shown for these workers always, for others when it is not zero
     text: str
     kind: Kind = Kind.COUNTER
-    per_unit: float = 1.0  # what is counted, in one unit of the metric
+    per_unit: float = 1.0  # units counted by C in one unit of the metric
     buckets: int = 0
 
     @property

@@ -1,6 +1,6 @@
 """The values that the collector reads at scrape time: frozen snapshots, made by the owners of the numbers.
 
-Everything that may be unknown is optional; what is None is left out of the page rather than shown as zero.
+A value that may be unknown is optional: None is left out of the page rather than shown as zero.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class WorkerSnapshot(FrozenValue):
 
     name: str  # "selector-0", "send": the label `worker`
     role: str  # "selector", "codec", "send", "pull", "query", "manager", "store", "acceptor", "supervisor"
-    counters: Sequence[int]  # by counters.PLACES; what is missing at the end is 0
+    counters: Sequence[int]  # by counters.PLACES; missing ones at the end are 0
     starts: int  # how often it has been started; the first start is no restart
     ready: bool
     heartbeat_age_s: float | None = None

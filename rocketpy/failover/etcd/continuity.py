@@ -13,7 +13,7 @@ from rocketpy.errors import RocketError
 
 
 class EtcdReplaced(RocketError):
-    """Another etcd cluster answers than before, or one that was restored: what it says cannot be compared."""
+    """Another etcd cluster answers than before, or one that was restored: its answers cannot be compared."""
 
 
 @attrs.frozen

@@ -5,8 +5,8 @@
     decide    five times a second, more often while the role changes, and when there is news:
               report -> step -> orders -> requests
 
-What fails is counted and tried again; nothing that etcd does ends a task. While etcd is away the member goes on with
-what it knows, until its lease is over.
+A failed call is counted and tried again; no error of etcd ends a task. While etcd is away the member goes on with its
+last view, until its lease is over.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class Coordinator:
     # --- etcd ---------------------------------------------------------------------------------------------------------
 
     async def _tried(self, name: str, act: Callable[..., Awaitable[None]], *arguments: object) -> None:
-        """Do something that etcd may fail at. That is one line in the log, without a traceback."""
+        """Call etcd. A failure is one line in the log, without a traceback."""
         try:
             await act(*arguments)
         except* (RocketError, OSError) as group:
@@ -305,7 +305,7 @@ class Coordinator:
             self._doubted.set()  # the lease seems to have ended early: put the keys back sooner than others campaign
 
     def _take_group(self, group: GroupConfig | None) -> None:
-        """Take what the group agrees on; tell once where it is not what the file of this broker says."""
+        """Take the settings on which the group agrees; log once where the file of this broker differs."""
         if group is None or group == self._group:
             return
         self._group = group

@@ -1,11 +1,11 @@
 """etcd's JSON gateway over HTTP, as far as it is needed. Every wait and every answer has a bound.
 
-Bytes are base64, 64-bit numbers are texts, and what is false, 0 or empty is left out of answers. A request that may be
+Bytes are base64, 64-bit numbers are texts, and answers leave out false, 0 and empty values. A request that may be
 repeated goes to one member and, after a moment without an answer, to all others; the first answer counts. When etcd
 loses its leader, that renews a lease a second sooner than asking one after the other. A transaction goes to one
 member, because of a second one nobody could tell which was refused.
 
-Source: etcd 3.4, `rpc.proto` as its gateway has it; what was seen of 3.4.23 is in docs/adr/0161.
+Source: etcd 3.4, `rpc.proto` as its gateway has it; docs/adr/0161 has observations of 3.4.23.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ class Gateway:
         return EtcdStatus(revision=revision, db_bytes=number(answer.get("dbSize")), alarms=", ".join(alarms))
 
     async def compact(self, revision: int) -> None:
-        """Remove the history before `revision`; what is compacted already stays so."""
+        """Remove the history before `revision`; do nothing if it is removed already."""
         try:
             await self._ask_all("kv/compaction", {"revision": str(revision)})
         except EtcdUnavailable as exc:

@@ -1,4 +1,4 @@
-"""The keys of one group of brokers in etcd: reads them all as a View, and writes what a member asks for."""
+"""The keys of one group of brokers in etcd: reads them all as a View, and writes the transactions of a member."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class GroupKeys:
         await self.gateway.put(self._key("switch"), to_json(request))
 
     async def configure(self, config: GroupConfig) -> View:
-        """Write `config` if there is none. Returns: what is there now; the caller compares."""
+        """Write `config` if there is none. Returns: the View with the value that is there now; the caller compares."""
         self.check()
         asked_at = self._continuity.revision
         absent = {"key": encode(self._key("config")), "target": "CREATE", "create_revision": "0"}
@@ -72,7 +72,7 @@ class GroupKeys:
 
     async def reconfigure(self, config: GroupConfig, view: View) -> bool:
         """Replace `config` as an operator, if `config` and `state` are those of `view` and no member that leaves is
-        registered. Returns: whether it was replaced."""
+        registered. Returns: True if it was replaced."""
         self.check()
         kept = {"config": view.config_revision, "state": view.state_revision}
         compares = [
@@ -89,10 +89,10 @@ class GroupKeys:
         return bool(answer.get("succeeded"))
 
     async def decide(self, asked: Transaction) -> tuple[Outcome, View | None]:
-        """Carry out a transaction. Returns: what became of it, and what is there now if etcd said so.
+        """Carry out a transaction. Returns: its outcome, and the keys as they are now, if etcd has answered.
 
         Raises:
-            EtcdReplaced, RecordInvalid: what is there now cannot be used.
+            EtcdReplaced, RecordInvalid: the keys cannot be used.
         """
         self.check()
         asked_at = self._continuity.revision

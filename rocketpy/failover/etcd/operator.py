@@ -124,7 +124,7 @@ def check_configuration(view: View, wanted: GroupConfig) -> None:
 
 
 async def configure(keys: GroupKeys, wanted: GroupConfig) -> tuple[GroupConfig, GroupConfig]:
-    """Let a group agree on something else while it runs. Returns: what it agreed on before, and now.
+    """Change the settings on which a group agrees, while it runs. Returns: the settings before, and now.
 
     Raises:
         OperatorRefused: as check_configuration, or the group has changed meanwhile.

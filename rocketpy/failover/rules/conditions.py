@@ -1,4 +1,4 @@
-"""Conditions that count by how long they have lasted: what a member remembers from one step to the next.
+"""Conditions that count by how long they have lasted: the memory of a member from one step to the next.
 
 `Fault`: it cannot serve as master. `Hint`: a peer says that there is a newer epoch. `NextMaster`: an operator has asked
 it to take over.

@@ -116,7 +116,7 @@ def longer_outside(
 def delay_s(candidate: Candidate, config: GroupConfig, view: View) -> float:
     """Return the seconds that a candidate waits before it asks: a better one is first, one with a fault comes last.
 
-    The one that an operator has asked for comes first in a synchronous group, where every candidate has all that was
+    The member that an operator has asked for comes first in a synchronous group, where every candidate has all that was
     acknowledged. In an asynchronous group the longest log comes first, and the request may be an old one.
     """
     rivals = frozenset(view.state.in_sync if view.state else config.members)

@@ -60,7 +60,7 @@ class EpochList:
     def opened(self, number: int, start: int) -> EpochList:
         """Return the list with a new epoch whose first byte is at `start`, the end of the log.
 
-        What the log held before its first epoch becomes epoch BEFORE_FAILOVER, so that it has a name, too.
+        The part of the log before its first epoch becomes epoch BEFORE_FAILOVER, so that it has a name, too.
         """
         first = (Epoch(BEFORE_FAILOVER, 0),) if not self.entries and start > 0 else ()
         return EpochList((*self.entries, *first, Epoch(number, start)))

@@ -118,11 +118,11 @@ class Member:
         )
 
     def step(self, now_s: float, report: Report) -> list[Transaction | RevokeLease]:
-        """Work out everything that follows from what is known now.
+        """Work out all consequences of the view and the report.
 
-        Returns: what to ask etcd for, at most one transaction at a time.
+        Returns: the requests to etcd, at most one transaction at a time.
         """
-        members = self.settings.config.members  # who knows the secret may follow under any name
+        members = self.settings.config.members  # a stranger who knows the secret may follow under any name
         report = attrs.evolve(report, acks={name: ack for name, ack in report.acks.items() if name in members})
         self._now_s, self._report = now_s, report
         self.fault.update(now_s, report.fault)

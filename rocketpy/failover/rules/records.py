@@ -1,6 +1,6 @@
-"""The values of a group's keys in etcd, as JSON objects. What anybody wrote there is checked when it is read.
+"""The values of a group's keys in etcd, as JSON objects. A value is checked when it is read.
 
-config             what all members must agree on; written once
+config             the settings on which all members agree; the first member writes them, then `mqadmin haConfigure`
 members/<member>   with the member's lease: where it is, and how far its log goes
 master             with the master's lease: "the master is alive"
 state              every decision is one transaction on this key's revision

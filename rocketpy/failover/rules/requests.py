@@ -32,7 +32,7 @@ class View:
 class Report:
     """This member's store and replication at one moment.
 
-    `done`: what the duties of the present state say is done: a stream that should stop has stopped and everything
+    `done`: the duties of the present state are carried out: a stream that should stop has stopped and everything
     taken of it is in the log; or sends that should stop are answered SERVICE_NOT_AVAILABLE, and those before them
     are in the log.
 

@@ -41,7 +41,7 @@ class Passed:
 
     @property
     def is_stored(self) -> bool:
-        """True: kept since the server before opened it; False: that of a socket unit."""
+        """Return True if it was kept since the server before opened it; False: it is that of a socket unit."""
         return self.name.startswith(STORED)
 
     @property

@@ -126,8 +126,8 @@ def check_offsets(path: Path, end: int, control: ControlBlock, kind: RecoveryKin
 def check_topics(path: Path, end: int, *, is_slave: bool = True) -> None:
     """Lower the position up to which a table of topics knows all topics to the end of the log, in its position file.
 
-    A table without a position, or no table, begins with the end of the log: what comes from now on may be of topics
-    that it does not have. The file is made here, and overwritten in place later: that works on a full disk.
+    A table without a position, or no table, begins with the end of the log: later records may be of topics that it
+    does not have. The file is made here and overwritten in place later, which works on a full disk.
 
     Raises:
         OSError: a file cannot be read, or a slave's position cannot be lowered. A master serves without.

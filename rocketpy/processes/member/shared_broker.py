@@ -99,7 +99,7 @@ class SharedBroker:
         )
 
     def _read_positions(self) -> bool:
-        """Read the ends of the log. Returns: False: no store is open; what was read last stays."""
+        """Read the ends of the log. Returns: False: no store is open; the last ends stay."""
         if not self.memory.marks.is_open:
             if self._control is not None:
                 self._control.close()

@@ -30,8 +30,8 @@ class Parked:
     """Connections of clients between two process trees of a member, held by the guardian; made before the first fork.
 
     A role changes with the process tree. Selectors of the tree that ends pass the connections on which nothing is under
-    way into a unix socket pair, and the acceptor of the next tree takes them out. What clients have sent meanwhile
-    waits in the connections, so that a planned change of the master costs them a second and no failed request
+    way into a unix socket pair, and the acceptor of the next tree takes them out. Requests that arrive
+    meanwhile wait in the connections, so that a planned change of the master costs them a second and no failed request
     (docs/adr/0114).
     """
 

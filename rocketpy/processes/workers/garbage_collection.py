@@ -1,11 +1,11 @@
 """Keeps collections of cyclic garbage short in a process whose tables grow, and off while it loads them.
 
 A collection of the oldest generation visits every object that is not frozen; 250 000 objects block the event loop for
-50 ms. What survives a long collection belongs to a table, so it is frozen: no later collection visits it. The next one
-comes after some 42 000 new objects, and takes about 10 ms.
+50 ms. Objects that survive a long collection belong to a table, so they are frozen: no later collection visits them.
+The next one comes after some 42 000 new objects, and takes about 10 ms.
 
 Frozen objects are freed as usual when nothing refers to them; only a cycle among them would stay. Tables have none, and
-so few other objects are alive at the end of a long collection that they do not matter beside what it froze.
+so few other objects are alive at the end of a long collection that they do not matter beside the frozen ones.
 """
 
 from __future__ import annotations

@@ -252,8 +252,9 @@ def _credentials_duty(file: CredentialsFile) -> Duty:
 async def _report_ready(context: WorkerContext, controller: BrokerController, waits: bool) -> None:
     """Report that this worker serves.
 
-    `waits`: when name servers know the broker: whoever waits for the ready line asks them for routes next. A member of
-    a group does not wait: it serves without name servers, and a silent one would be a fault of the member.
+    `waits`: report only when name servers know the broker, because a program that waits for the ready line asks for
+    routes next. A member of a group does not wait: it serves without name servers, and a silent one would be a fault of
+    the member.
     """
     if waits:
         await controller.services.registrar.wait_first_round()

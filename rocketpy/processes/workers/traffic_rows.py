@@ -1,7 +1,7 @@
 """The part of the snapshot for metrics that is by name: topics, groups in topics, online consumers.
 
-The figures of the exporter are the statistics of the last minute (code 315), and how far groups are behind is what the
-last round of the backlog monitor found.
+The figures of the exporter are the statistics of the last minute (code 315); the lag of groups is from the last round
+of the backlog monitor.
 """
 
 from __future__ import annotations
