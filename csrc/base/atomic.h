@@ -1,7 +1,7 @@
 #ifndef ROCKETPY_ATOMIC_H
 #define ROCKETPY_ATOMIC_H
-/* The few atomics of memory that processes share. A release store publishes everything written before it to whoever
- * sees the value with an acquire load; the full fence orders a store before a later load (sleeping, waking, watching).
+/* The few atomics of memory that processes share. A release store publishes everything written before it to a process
+ * whose acquire load sees the value; the full fence orders a store before a later load (sleeping, waking, watching).
  * Short: inline code, and the one place that explains it. */
 #include <stddef.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 #ifndef ROCKETPY_MAP_H
 #define ROCKETPY_MAP_H
-/* A hash map from byte strings to pointers: the private tables of the send and pull workers (topics, groups,
- * subscriptions, connections). Grows by doubling at load 0.7; keys are copied. Keys may be chosen by
- * clients: hashes have a random seed. Single-threaded. */
+/* A hash map from byte strings to pointers, for the private tables of the send and pull workers (topics, groups,
+ * subscriptions, connections); a set of numbers; a random seed, because clients may choose keys. The map grows by
+ * doubling at load 0.7, and copies keys. Single-threaded. */
 #include <stdint.h>
 #include <sys/random.h>
 #include "base/clock.h"

@@ -36,7 +36,7 @@ typedef struct rp_member_orders {
     char following[RP_MEMBER_NAME_MAX];             /* the master to follow; empty: take no stream */
     char following_ha[RP_MEMBER_ADDRESS_MAX];       /* host:port of its HA port */
     char following_address[RP_MEMBER_ADDRESS_MAX];  /* host:port for requests */
-    rp_store_id counting[RP_COUNTING_MAX]; /* who has to acknowledge under `epoch` before a position is confirmed */
+    rp_store_id counting[RP_COUNTING_MAX]; /* these acknowledge under `epoch` before a position is confirmed */
 } rp_member_orders;
 
 typedef struct rp_member {
@@ -44,7 +44,7 @@ typedef struct rp_member {
     uint64_t version; /* of the orders, a sequence lock: odd while it changes them */
     uint64_t deadline_ns; /* CLOCK_BOOTTIME until which sends may be answered SUCCESS; ~0: for ever, 0: never */
     rp_member_orders orders;
-    /* who opens the store, before its workers are forked */
+    /* written by the process that opens the store, before it forks workers */
     uint64_t own_version; /* of the next; a sequence lock */
     rp_store_id own;
     int32_t opened_epoch; /* it is in the epoch file, on the disk, and the next offsets of all queues are known; -1 */
@@ -70,7 +70,7 @@ typedef struct rp_member {
 uint64_t rp_member_order(rp_member *member, const rp_member_orders *orders);
 /* Coordinator: answers may leave until then. In effect when it returns. */
 void rp_member_set_deadline(rp_member *member, uint64_t until_ns);
-/* 1 if the orders are still those of `version`. A full fence before it: what was written is seen by who changes them.
+/* 1 if the orders are still those of `version`. A full fence before it: the writer of new orders sees earlier stores.
  */
 int rp_member_holds(const rp_member *member, uint64_t version);
 /* Coordinator: the highest position that may have been confirmed under any orders but those that hold. A full fence

@@ -1,6 +1,6 @@
 #ifndef ROCKETPY_PROCESS_H
 #define ROCKETPY_PROCESS_H
-/* What makes a forked process a worker: its parent, signals, descriptors and title, set first after the fork. In C
+/* The first steps of a forked worker: its parent, signals, descriptors and title, set right after the fork. In C
  * because a foreign-function call through ctypes would cost each worker half a megabyte of pages of its own. */
 #include <stdint.h>
 

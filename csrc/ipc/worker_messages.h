@@ -338,7 +338,7 @@ typedef struct rp_msg_broker {
 
 /* END_TRANSACTION on its way to the send worker, from codecs and from the manager. */
 
-/* What is to be done with a half message. COMMIT and ROLLBACK are commitOrRollback of the request; the others come from
+/* The action on a half message. COMMIT and ROLLBACK are commitOrRollback of the request; the others come from
  * the manager alone. */
 enum {
     RP_END_DISCARD = 1, /* store it in TRANS_CHECK_MAX_TIME_TOPIC */

@@ -1,5 +1,5 @@
 /* See confirm.h.
- * Short: one step; what is confirmed rests on it alone, so it is read and tested apart. */
+ * Short: one step; the confirmed position rests on it alone, so it is read and tested apart. */
 #include "replication/confirm.h"
 #include <string.h>
 #include "base/atomic.h"

@@ -3,8 +3,8 @@
 /* Moves the confirmed position of a master with automatic failover: every in-sync member has
  * acknowledged the log below it, by the orders of the coordinator (docs/adr/0109).
  *
- * A position is confirmed only under orders that still hold (ipc/member.h). That this process is stopped anywhere
- * between two steps, for however long, or killed, changes nothing about that. */
+ * A position is confirmed only under orders that still hold (ipc/member.h). A pause of this process between two
+ * steps, however long, or its death changes nothing about that. */
 #include "ipc/member.h"
 #include "store/control/control_block.h"
 #include "replication/slave_table.h"

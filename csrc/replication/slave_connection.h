@@ -3,7 +3,7 @@
 /* A slave's connection, at the master: what the slave has reported, and what is sent to it. The slave's own end is
  * slave_stream.h.
  *
- * What a slave sends is validated: reports never go back and never name bytes that were not sent to it.
+ * Bytes from a slave are validated: reports never go back and never name bytes that were not sent to it.
  *
  * It begins when the handshake of a slave of rocketpy is over, or with the first report of one of 4.9
  * (rocketpy/replication/master_handshakes.py). */
@@ -13,7 +13,7 @@
 #include "replication/slave_table.h"
 #include "replication/transfer.h"
 
-/* What all slaves of a master have in common. */
+/* The rules that hold for all slaves of a master. */
 typedef struct rp_slave_rules {
     const rp_master_config *config;
     uint64_t file_size;

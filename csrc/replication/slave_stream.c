@@ -259,7 +259,7 @@ static int receive(rp_slave_stream *stream) {
     return 1;
 }
 
-/* Consumers may see what the master says that all have who have to, as far as it is here. */
+/* Let consumers see the log up to the master's confirmed position, as far as it is here. */
 static void confirm(rp_slave_stream *stream) {
     rp_control *control = stream->config.control;
     uint64_t confirmed = stream->master_confirmed, published = rp_load_acquire(&control->published_phy_offset);

@@ -3,7 +3,7 @@
 /* The SQL92 subscriptions for which dispatch writes filter bits: a Bloom filter of the groups that a message matches. C
  * only.
  *
- * Which messages have the bits of a subscription is what its filter mark says (filter_marks.h). */
+ * The filter mark of a subscription says which messages have its bits (filter_marks.h). */
 #include <stdint.h>
 #include "base/map.h"
 #include "ipc/worker_messages.h"

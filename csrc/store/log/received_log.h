@@ -4,7 +4,7 @@
  *
  * The send worker owns it, as the only writer. Bytes come as the streams of connections to the master. A stream begins
  * at the published position, and each chunk continues where the last one ended. A part of a record stays after the
- * published position until the rest has come. What fails a check is never published. C only. */
+ * published position until the rest has come. A record that fails a check is never published. C only. */
 #include <stdint.h>
 #include "base/status.h"
 #include "store/log/commitlog.h"

@@ -14,7 +14,7 @@ enum {
     RP_CQ_EXT_BITMAP_MAX = 64 /* bytes of filter bits that are written and used; others are passed over */
 };
 
-/* What a unit's extension gets beside its tags code. */
+/* The content of a unit's extension beside its tags code. */
 typedef struct rp_cq_extension {
     int64_t store_timestamp_ms;
     uint32_t bitmap_size; /* bytes of filter bits; 0: none */

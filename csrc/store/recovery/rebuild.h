@@ -4,7 +4,7 @@
  *
  * Dispatch writes them where they belong, record by record. Here many workers read pieces of the log at a time, so no
  * worker knows where a queue or the index stands: it collects runs of units and keys in the order of the log, and
- * rocketpy/store/rebuilding joins them. What a unit and a key are is said in unit.h and index_file.h, for both.
+ * rocketpy/store/rebuilding joins them. unit.h and index_file.h define unit and key for both.
  * Nothing here opens a file. Not thread-safe. */
 #include <stdint.h>
 #include "base/status.h"

@@ -1,6 +1,6 @@
 #ifndef ROCKETPY_TIMER_MARKS_H
 #define ROCKETPY_TIMER_MARKS_H
-/* Which timers have ended, by a delivery, cancellation, move or renewal: one bit for each number, and a journal of the
+/* Timers that have ended, by a delivery, cancellation, move or renewal: one bit for each number, and a journal of the
  * latest ends, in a sparse mapped file that outlives the broker (docs/adr/0110). A timer's number is its offset
  * in the timer queue.
  *

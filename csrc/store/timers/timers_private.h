@@ -1,6 +1,6 @@
 #ifndef ROCKETPY_TIMERS_PRIVATE_H
 #define ROCKETPY_TIMERS_PRIVATE_H
-/* What the files of the timer thread share: its state. timers.c calls timers_given.c, never
+/* The state of the timer thread, which its files share. timers.c calls timers_given.c, never
  * the other way round. C only; one thread. */
 #include <pthread.h>
 #include "base/map.h"
