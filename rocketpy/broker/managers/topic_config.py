@@ -271,7 +271,13 @@ class TopicConfigManager:
         self.limit.check(len(self._topics))
 
     def _create(self, config: TopicConfig) -> TopicConfig:
-        logger.info("created topic %s", config)
+        logger.info(
+            "created topic %s: %d read queues, %d write queues, perm %d",
+            config.topic_name,
+            config.read_queue_nums,
+            config.write_queue_nums,
+            config.perm,
+        )
         self._put(config)
         return config
 

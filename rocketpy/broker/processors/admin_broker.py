@@ -66,11 +66,10 @@ class AdminBrokerProcessor(TableProcessor):
             await trio.to_thread.run_sync(change_file, update.settings.update_path, update.changes)
             services.settings.value = update.settings
         changes = dict(update.changes)
+        kinds = (update.at_once, update.at_restart, update.without_effect)
         logger.info(
-            "configuration changed: %s take effect now, %s after a restart, %s never",
-            update.at_once,
-            update.at_restart,
-            update.without_effect,
+            "configuration changed; in effect now: %s; at the next start: %s; without effect: %s",
+            *(", ".join(keys) or "-" for keys in kinds),
         )
         self._config_version = self._config_version.next(services.clock.now_ms())
         if changes.keys() & {"brokerPermission", "maxMessageSize", "rejectTransactionMessage"}:

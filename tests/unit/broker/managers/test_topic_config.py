@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,13 @@ def test_changes_are_told_once_and_move_the_version(tmp_path: Path) -> None:
     assert changed == ["T"] and topics.data_version.counter == before + 1
     assert topics.delete("T") and not topics.delete("T")
     assert [name for name, _ in rig.fast_path.calls] == ["topic_changed", "topic_removed"]
+
+
+def test_a_created_topic_is_logged_by_its_name(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Fault: The log line of a new topic was the text of a Python object, with the name in the middle."""
+    caplog.set_level(logging.INFO)
+    topics_of(tmp_path).create_if_missing("T", queue_nums=4)
+    assert caplog.messages[-1] == "created topic T: 4 read queues, 4 write queues, perm 6"
 
 
 def test_order_flags_follow_the_name_server(tmp_path: Path) -> None:

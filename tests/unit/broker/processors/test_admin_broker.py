@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -142,6 +143,16 @@ def test_a_change_takes_effect_and_is_kept(tmp_path: Path) -> None:
         assert version.startswith('{"counter":2,"timestamp":')
 
     trio.run(main)
+
+
+def test_a_change_is_logged_by_its_keys(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Fault: The log line of a change had tuples of Python, `()` where it had no key."""
+    caplog.set_level(logging.INFO)
+    rig = SlowPathRig(tmp_path)
+    assert trio.run(lambda: rig.ask(25, None, b"fileReservedTime=48\nbrokerPermission=4\n")).code == 0
+    (line,) = [line for line in caplog.messages if line.startswith("configuration changed")]
+    kinds = "in effect now: fileReservedTime, brokerPermission; at the next start: -; without effect: -"
+    assert line == f"configuration changed; {kinds}"
 
 
 @pytest.mark.parametrize(
