@@ -124,7 +124,7 @@ async def _name_servers(admin: Admin) -> tuple[list[Finding], dict[str, ClusterI
         except RocketError as error:
             found.append(_failed(subject, error, "start it, open its port, or correct NAMESRV_ADDR (-n)"))
         else:
-            found.append(Finding(subject, f"knows {len(infos[address].broker_addr_table)} brokers"))
+            found.append(Finding(subject, f"brokers known: {len(infos[address].broker_addr_table)}"))
     answers = not all(finding.is_fatal for finding in found)
     if answers:  # one is enough for a client
         found = [attrs.evolve(finding, is_fatal=False) for finding in found]

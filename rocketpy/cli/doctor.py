@@ -205,7 +205,7 @@ def _disk(store: Path) -> Finding:
 
 def _port(address: str, port: int, use: str) -> Finding:
     subject = f"port {port}"
-    remedy = "fine if your broker is running; else stop the program (ss -ltnp), or choose another port"
+    remedy = "fine if your server is running; else stop the program (ss -ltnp), or choose another port"
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
