@@ -102,7 +102,7 @@ class Broker:
         return Control(HOST, self.port, source=self.control_from)
 
     def log_extent(self) -> tuple[int, int]:
-        """Where its CommitLog begins and ends."""
+        """Return begin and end of its CommitLog, in bytes."""
         with self.control() as control:
             table = control.runtime_info()
         return int(table["commitLogMinOffset"]), int(table["commitLogMaxOffset"])

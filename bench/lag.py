@@ -1,4 +1,4 @@
-"""How far dispatch runs behind, in milliseconds, seen from outside: two positions of a live store's control block.
+"""The lag of dispatch, in milliseconds, seen from outside: two positions of a live store's control block.
 
 The lag at a moment is the age of the oldest byte that is published and not yet dispatched. It is exact to one sampling
 interval, and never said to be smaller than it is.

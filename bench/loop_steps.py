@@ -196,7 +196,7 @@ def manager(bench: Bench, root: Path, topics: int, offsets: int) -> None:
 
 
 class FirstChannel(FakeChannel):
-    """Where the brokers of the name server come from."""
+    """The connection by which the brokers have registered."""
 
 
 class NameServer:

@@ -70,7 +70,7 @@ def slave_of(master: Broker, parent: Path | None = None, settings: Mapping[str, 
 
 
 def extent(broker: Broker) -> tuple[int, int]:
-    """Where its log begins and ends; (0, 0) while it does not answer, or fails: Java does when its tables change."""
+    """Return begin and end of its log, in bytes; (0, 0): no answer, or a fault: Java has one when its tables change."""
     broker.check_alive()
     try:
         return broker.log_extent()

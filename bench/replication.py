@@ -124,7 +124,7 @@ def mb_per_s(seen: list[tuple[float, int]]) -> float:
 
 
 def copy_mb_per_s(store: Path, size: int) -> float:
-    """How fast this disk takes the last `size` bytes of the log when they are just read and written, without sync."""
+    """Return the MB/s of this disk when the last `size` bytes of the log are just read and written, without sync."""
     target = store.parent / "copy"
     files = sorted((store / "commitlog").iterdir())
     target.mkdir()

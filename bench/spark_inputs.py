@@ -1,4 +1,4 @@
-"""What `python -m bench.spark` reads: topics of a running broker, stores at rest, and Spark sessions."""
+"""The inputs of `python -m bench.spark`: topics of a running broker, stores at rest, and Spark sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Spark's sources are measured against: the same work by processes without Spark.
+"""The measure of Spark's sources: the same work by processes without Spark.
 
 Each function does its work once and returns what it read; who calls it takes the time. They run in processes of their
 own, so they take and return values that can be pickled.

@@ -61,7 +61,7 @@ class Figure:
 
 @attrs.frozen
 class Scale:
-    """How much is measured."""
+    """The size of a measurement."""
 
     messages: int
     repeat: int

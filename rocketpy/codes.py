@@ -230,7 +230,7 @@ class MQVersion(IntEnum):
 
 
 OUR_VERSION = MQVersion.V4_9_8
-"""What we report: not below 232 (SQL filters), below 413 (5.x bodies)."""
+"""The version that we report: not below 232 (SQL filters), below 413 (5.x bodies)."""
 
 HIGHER_VERSION = 612
 

@@ -42,7 +42,7 @@ from .resources import INNER_TOPICS, REFERENCE, SIGNATURE_ONLY, STRICT, Access, 
 logger = logging.getLogger(__name__)
 
 EXCEPTION = "org.apache.rocketmq.acl.common.AclException: "
-"""How the remarks of the reference begin. It appends a line of its stack trace; these end with the text."""
+"""The begin of the remarks of the reference. It appends a line of its stack trace; these end with the text."""
 
 
 def broker_keys(text: str) -> frozenset[str]:

@@ -114,7 +114,7 @@ def command(
 
 @attrs.frozen
 class _Kind:
-    """What `command` was told about a command."""
+    """The arguments of `command` for one command."""
 
     destructive: str | None
     is_watchable: bool

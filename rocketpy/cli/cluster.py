@@ -100,7 +100,7 @@ def run_cluster(members: Sequence[Member], say: Callable[[str], None]) -> int:
             if not stopping:
                 say(f"  {member.about}")
         if not stopping:
-            say(f"\nWhat they say is in {members[0].log.parent}. Ctrl-C stops all.")
+            say(f"\nTheir logs are in {members[0].log.parent}. Ctrl-C stops all.")
         while not stopping:
             ended = [server for server in running if server.has_ended]
             if ended:

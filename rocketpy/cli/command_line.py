@@ -234,7 +234,7 @@ def _look(command: Callable[[], int]) -> int:
 @click.option(
     "--show",
     type=click.Choice(["records", "units", "index", "state"]),
-    help="What to print.  [default: records, or units if --queue is given]",
+    help="The part of the store to print.  [default: records, or units if --queue is given]",
 )
 @click.option("--topic", help="Print this topic only.")
 @click.option("--queue", type=click.IntRange(0), help="Print this queue only.")

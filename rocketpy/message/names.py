@@ -57,7 +57,7 @@ SYSTEM_TOPICS = frozenset(
         DLQ_PREFIX + TIMER_TOPIC,
     }
 )
-"""Neither created nor deleted by an admin; a broker adds its cluster's and its own name, and the reply topic."""
+"""An admin can neither create nor delete them. A broker adds its cluster's and its own name, and the reply topic."""
 
 NOT_ALLOWED_SEND_TOPICS = frozenset(
     {

@@ -60,7 +60,7 @@ TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
 START_DELIVER_TIME = "__STARTDELIVERTIME"  # of ONS clients
 TIMER_OUT_MS = "TIMER_OUT_MS"  # of a stored timer: its time; of a delivered one: the time it had
 TIMER_PROPERTIES = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS, START_DELIVER_TIME)
-"""What makes a message a timer, in the order of precedence."""
+"""Each makes a message a timer; in the order of precedence."""
 TIMER_CANCEL = "TIMER_DEL_UNIQKEY"  # this message cancels the timer that has this UNIQ_KEY; it is not delivered itself
 TIMER_MOVE = "TIMER_MOVE_UNIQKEY"  # the same for a message that moves the timer to the time that it brings
 

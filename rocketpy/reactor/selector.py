@@ -67,7 +67,7 @@ class SelectorSettings:
     member: MemberBlock | None = None
     """The member block, with automatic failover: says when nothing is to be read."""
     parked: socket.socket | None = None
-    """Where connections go that the next process tree is to serve (handoff.py)."""
+    """The socket for connections that the next process tree is to serve (handoff.py)."""
     parks: Callable[[], bool] = lambda: False
     """Another process tree follows, when this one stops."""
 

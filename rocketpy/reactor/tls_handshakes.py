@@ -100,7 +100,7 @@ class Handshake:
     way: int
     """The descriptor by which it came."""
     early: bytes = attrs.field(init=False, default=b"")
-    """What the client has sent behind its last handshake message."""
+    """Bytes of the client behind its last handshake message."""
     unsent: bytes = attrs.field(init=False, default=b"")
     events: int = attrs.field(init=False, default=select.EPOLLIN)
 

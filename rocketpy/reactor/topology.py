@@ -58,7 +58,7 @@ class ReactorSizes:
     tls_workers: int = attrs.field(default=0, validator=attrs.validators.ge(0))
     """0: the ports speak no TLS."""
     is_slave: bool = False
-    """Whether a replicator brings the log of a master."""
+    """True: a replicator brings the log of a master."""
     ring_bytes: int = 1 * MIB
     """Bytes of a ring that carries messages; a power of two. It is halved until all rings fit `shared_bytes_max`."""
     shared_bytes_max: int = 64 * MIB

@@ -71,7 +71,7 @@ class WorkerSpec:
     role: str  # "selector"
     block: WorkerBlock
     main: Main
-    """What it returns is its exit status: None, or EXIT_REOPEN."""
+    """It returns None, or EXIT_REOPEN as its exit status."""
     keep_fds: tuple[int, ...] = ()
     stop_phase: int = StopPhase.FAST_PATH
     quiet_phase: int | None = None

@@ -53,8 +53,8 @@ PEER_CODES = frozenset(
         RequestCode.GET_ALL_CONSUMER_FILTER,
     }
 )
-"""What brokers of one group ask each other: the settings before a slave takes bytes
-(rocketpy/replication/master_log.py), the state of replication, and the table of filters, which may be long."""
+"""Requests between brokers of one group: for the settings before a slave takes bytes
+(rocketpy/replication/master_log.py), for the state of replication, and for the table of filters, which may be long."""
 
 
 @attrs.frozen

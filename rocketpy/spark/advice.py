@@ -89,7 +89,7 @@ class PlanListener:
         """A query that failed has an error to tell."""
 
     class Java:
-        """What py4j asks for."""
+        """The name of the Java interface, for py4j."""
 
         implements: ClassVar = ["org.apache.spark.sql.util.QueryExecutionListener"]
 

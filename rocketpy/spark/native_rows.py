@@ -80,7 +80,7 @@ class NativeRows:
 
     @contextlib.contextmanager
     def image(self, data: Any) -> Iterator[Any]:
-        """What `find` and `resync` take: the bytes of `data`, borrowed until the end of the block."""
+        """Give the argument of `find` and `resync`: the bytes of `data`, borrowed until the end of the block."""
         with ffi.from_buffer("uint8_t[]", data) as view:
             yield view
 

@@ -32,7 +32,7 @@ class ChannelLimits:
     receive_size: int = RECEIVE_SIZE
     """Bytes of one read; more cost less CPU where large frames come, and memory for each connection."""
     close_flush_s: float = 1.0
-    """How long `close` waits until queued data is written."""
+    """Seconds that `close` waits until queued data is written."""
     silence_s: float = math.inf
     """A connection on which a request was not answered in time, and nothing else came for so long, is closed."""
 

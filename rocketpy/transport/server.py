@@ -31,7 +31,7 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class TaskStatus(Protocol[T_contra]):
-    """What `nursery.start` hands to a task; public in trio's types from 0.26 on only."""
+    """The object that `nursery.start` hands to a task; public in trio's types from 0.26 on only."""
 
     def started(self, value: T_contra, /) -> None: ...
 

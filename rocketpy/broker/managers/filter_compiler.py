@@ -35,7 +35,7 @@ class FilterCompiler:
         self._lists = trio.CapacityLimiter(LISTS_MAX)
 
     def is_known(self, text: str) -> bool:
-        """Whether `program` answers at once."""
+        """Return True if `program` answers at once."""
         return text in self._held or text in self._known or len(text) > LENGTH_MAX
 
     def hold(self, text: str) -> None:

@@ -64,7 +64,7 @@ def trace_command(as_json: bool, master: str | None, **given: Any) -> None:
     run_job(prepare, master, as_json)
 
 
-@click.command("stats", short_help="What topics hold, and how far behind groups are.")
+@click.command("stats", short_help="Messages of topics, and the lag of groups.")
 @input_options
 @click.option("--group", "-g", "groups", multiple=True, help="Consumer group whose backlog is shown; with -n.")
 @click.option("--window", "window_s", type=click.IntRange(1), default=60, show_default=True, help="Seconds.")

@@ -35,7 +35,7 @@ AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 def connection_options(given: Iterable[str]) -> dict[str, str]:
-    """What `--option` gives. Raises ConfigError."""
+    """Return the pairs of `--option`. Raises ConfigError."""
     return key_values(given, "--option")
 
 

@@ -59,7 +59,7 @@ class Child:
     pidfd: int = attrs.field(init=False, default=-1)
     ends_by: float | None = attrs.field(init=False, default=None)  # it was told to end; at this time it is killed
     start_at: float | None = attrs.field(init=False, default=0.0)
-    """When it is to be started; None: it runs, or is not wanted any more."""
+    """The time of its next start; None: it runs, or is not wanted any more."""
     deaths: list[float] = attrs.field(init=False, factory=list)  # times within the window of LATER
 
 

@@ -89,7 +89,7 @@ class Connection(Body):
 
 @body
 class DifferingSubscription(Body):
-    """What `members` of a group subscribe to, unlike others of it. Of rocketpy alone."""
+    """A subscription that `members` of a group have, unlike others of it. Of rocketpy alone."""
 
     client_id: str = wire("clientId", default="")  # one of them
     members: Int = wire("members", default=0)

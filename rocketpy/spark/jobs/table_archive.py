@@ -44,7 +44,7 @@ ROWS_SCHEMA = pa.schema(
 
 
 MARKS = {"parquet": "_rocketpy", "delta": "_delta_log", "iceberg": "catalog.db"}
-"""What the directory of an archive has, by its format."""
+"""The file or directory by which an archive of each format is known."""
 
 
 FIRST = ("first-queue", "first-offset", "first-time")

@@ -25,7 +25,7 @@ COLUMNS = (
     "bornTimestamp",
     "storeTimestamp",
 )
-"""What a condition can name beside properties; times in ms. A column hides a property of the same name."""
+"""Columns that a condition can name beside properties; times in ms. A column hides a property of the same name."""
 
 Row = Mapping[str, Any]
 
