@@ -6,8 +6,10 @@ first, and look each entry up in its step.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
-from typing import TypeVar
+import contextlib
+from collections.abc import Coroutine, Generator, Iterable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeVar
 
 import trio
 
@@ -16,6 +18,7 @@ from rocketpy.errors import RequestRefused
 from rocketpy.remoting.bodies.schema import REQUEST_BYTES_MAX, Body
 from rocketpy.remoting.frame import FRAME_SIZE_MAX
 from rocketpy.remoting.json_writer import compact_pieces
+from rocketpy.remoting.work import result_of
 
 _T = TypeVar("_T")
 _B = TypeVar("_B", bound=Body)
@@ -39,6 +42,40 @@ class Steps:
         if self._done >= self._units_per_step:
             self._done = 0
             await trio.lowlevel.checkpoint()
+
+    async def finished(self, work: Generator[None, None, _T]) -> _T:
+        """Run `work` to its end and return its result; other tasks run wherever it yields."""
+        return await finished(work)
+
+    def turn(self, lock: trio.Lock) -> AbstractAsyncContextManager[object]:
+        """Return a context of this task alone."""
+        return lock
+
+
+class NoSteps(Steps):
+    """For a forked copy of the loop's process, in which there is no other task: see `at_once`."""
+
+    async def did(self, units: int = 1) -> None:
+        """Go on."""
+
+    async def finished(self, work: Generator[None, None, _T]) -> _T:
+        """Run `work` to its end and return its result."""
+        return result_of(work)
+
+    def turn(self, lock: trio.Lock) -> AbstractAsyncContextManager[object]:
+        """Return no context: a task that had the lock at the fork never releases it here."""
+        return contextlib.nullcontext()
+
+
+def at_once(work: Coroutine[Any, Any, _T]) -> _T:
+    """Run work with NoSteps, which waits for nothing, without a loop."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        result: _T = end.value
+        return result
+    work.close()
+    raise AssertionError("work without steps has waited")
 
 
 async def finished(work: Generator[None, None, _T]) -> _T:

@@ -77,16 +77,17 @@ class BacklogMonitor:
     def __attrs_post_init__(self) -> None:
         self._log_limit = LogLimit(LOG_INTERVAL_S, lambda: self.clock.monotonic_ms() / 1000)
 
-    async def look(self, max_age_s: float = 0.0) -> None:
+    async def look(self, max_age_s: float = 0.0, steps: Steps | None = None) -> None:
         """Go through all groups, unless that was done in the last `max_age_s` seconds."""
-        async with self._lock:
+        steps = Steps(READS_PER_STEP) if steps is None else steps
+        async with steps.turn(self._lock):
             now_ms = self.clock.monotonic_ms()
             if self._looked_ms is not None and now_ms - self._looked_ms < max_age_s * 1000:
                 return
             rows: list[tuple[int, int, Backlog]] = []  # with messages and a number, so that they can be a heap
             count = 0
             worst: tuple[float, Backlog] | None = None
-            alarms, steps = 0, Steps(READS_PER_STEP)
+            alarms = 0
             found: dict[tuple[str, str], tuple[int, int, int]] = {}
             for group in list(self.groups.groups):
                 if group.startswith(SYSTEM_GROUPS):

@@ -79,11 +79,7 @@ class MessageStore:
         self.control = control
         self.files = files or DiskFiles()
         self.paths = StorePaths.of(config.store_path_root_dir, config.store_path_commit_log)
-        self.log = CommitLog(self.paths.commitlog, control, read_ahead=config.data_read_ahead_enable)
-        size = rounded_file_size(config.mapped_file_size_consume_queue)
-        self.queues = ConsumeQueues(
-            self.paths.consumequeue, control, size, self.files, config.mapped_file_size_consume_queue_ext
-        )
+        self.open_again()
         self.index = Index(self.paths.index, config.max_hash_slot_num, config.max_index_num, self.files)
         memory = physical_memory_bytes() if memory_bytes is None else memory_bytes
         self.limits = TransferLimits(
@@ -92,6 +88,15 @@ class MessageStore:
             count_in_memory=config.max_transfer_count_on_message_in_memory,
             bytes_in_disk=config.max_transfer_bytes_on_message_in_disk,
             count_in_disk=config.max_transfer_count_on_message_in_disk,
+        )
+
+    def open_again(self) -> None:
+        """Forget open files: in a forked process that has closed their descriptors."""
+        config = self.config
+        self.log = CommitLog(self.paths.commitlog, self.control, read_ahead=config.data_read_ahead_enable)
+        size = rounded_file_size(config.mapped_file_size_consume_queue)
+        self.queues = ConsumeQueues(
+            self.paths.consumequeue, self.control, size, self.files, config.mapped_file_size_consume_queue_ext
         )
 
     def close(self) -> None:
