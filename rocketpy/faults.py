@@ -41,9 +41,13 @@ class Faults:
         """Faults since the process started, by place."""
         return self._counts
 
+    def count(self, place: str) -> None:
+        """Count a fault of `place` that has its own line in the log."""
+        self._counts[place] += 1
+
     def report(self, place: str, fault: BaseException | str) -> None:
         """Count a fault of `place`; log it unless the place was in the log a short while ago."""
-        self._counts[place] += 1
+        self.count(place)
         told = self._limit.take(place)
         if told:
             self._log.error("failed: %s%s: %s", place, and_more(told), describe(fault))

@@ -14,6 +14,7 @@ from .streams import STREAM_METRICS
 from .table import NAMESRV_METRICS, OWN_METRICS, QUEUE_METRICS, Queues
 
 _S = TypeVar("_S")
+Make = Callable[[Callable[[], bytes]], bytes]
 NAMES: Mapping[str, Sequence[Metric[Snapshot]]] = {
     "rocketpy": OWN_METRICS,
     "exporter": (*EXPORTER_METRICS, *RUNTIME_METRICS),
@@ -23,15 +24,21 @@ NAMES: Mapping[str, Sequence[Metric[Snapshot]]] = {
 """The values of `metricsNames`."""
 
 
+def make_here(work: Callable[[], bytes]) -> bytes:
+    return work()
+
+
 class RowCollector(Generic[_S]):
     """Samples of the rows of a table.
 
-    `snapshot` is called once per scrape, in a thread of the endpoint: it must read only what may be read from there
-    (shared memory, frozen values).
+    Args:
+        snapshot: called once per scrape, in a thread of the endpoint: it must read only what may be read from there
+            (shared memory, frozen values).
+        make: does the work of an answer, which calls `snapshot`; one at a time. Raises: ScrapeFailed.
     """
 
-    def __init__(self, snapshot: Callable[[], _S], rows: Sequence[Metric[_S]]) -> None:
-        self.snapshot, self.rows = snapshot, rows
+    def __init__(self, snapshot: Callable[[], _S], rows: Sequence[Metric[_S]], make: Make = make_here) -> None:
+        self.snapshot, self.rows, self.make = snapshot, rows, make
         self._page = Page(rows)
 
     def text(self, *, is_openmetrics: bool) -> bytes:
@@ -42,15 +49,15 @@ class RowCollector(Generic[_S]):
 class BrokerCollector(RowCollector[Snapshot]):
     """Samples of a broker, under the names that are keys of NAMES."""
 
-    def __init__(self, snapshot: Callable[[], Snapshot], names: Iterable[str] = NAMES) -> None:
-        super().__init__(snapshot, [metric for name in names for metric in NAMES[name]])
+    def __init__(self, snapshot: Callable[[], Snapshot], names: Iterable[str] = NAMES, make: Make = make_here) -> None:
+        super().__init__(snapshot, [metric for name in names for metric in NAMES[name]], make)
 
 
 class QueueCollector(RowCollector[Queues]):
     """Samples of queues."""
 
-    def __init__(self, snapshot: Callable[[], Queues]) -> None:
-        super().__init__(snapshot, QUEUE_METRICS)
+    def __init__(self, snapshot: Callable[[], Queues], make: Make = make_here) -> None:
+        super().__init__(snapshot, QUEUE_METRICS, make)
 
 
 class NamesrvCollector(RowCollector[NamesrvSnapshot]):

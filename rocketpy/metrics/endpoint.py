@@ -2,8 +2,8 @@
 other requests than the usual scrape are those of prometheus_client (families.py).
 
 Bounds: SCRAPES_MAX connections at once, and SCRAPES_OF_HOST_MAX of one address (IPv6: one /64), each in a thread;
-further ones are closed. Of each connection the silence, and the time from its begin to its end. Usual scrapes share a
-text; all others take turns, because each takes a snapshot.
+further ones are closed. Of each connection the silence, the wait for its turn, and the time from its begin to its end.
+Usual scrapes share an answer; all others take turns, because each takes a snapshot.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ import socket
 import threading
 import time
 import zlib
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
@@ -30,8 +32,8 @@ from rocketpy.networks import network_of
 
 from .address import listen, port_of
 from .collector import RowCollector
-from .exposition import usual_form
-from .scrape import BadRequest, Request, read_request, write_answer
+from .exposition import Form, usual_form
+from .scrape import BadRequest, Request, ScrapeFailed, encoded, read_request
 
 if TYPE_CHECKING:
     import ssl
@@ -45,12 +47,11 @@ SCRAPE_MAX_S = 30.0  # of a client that is not silent: from its connection to th
 SCRAPES_MAX = 16
 SCRAPES_OF_HOST_MAX = 8  # one address, or /64 of IPv6, leaves room for others
 LOOK_S = 0.5  # between two looks at connections that take too long, and for a free descriptor
-SHARED_S = 1.0  # scrapes that come within it get one text: its snapshot takes the time of the loop that serves
+SHARED_S = 1.0  # scrapes that come within it get one answer: its snapshot takes time of the loop that serves
+TURN_MAX_S = 20.0  # for which a scrape waits for others
+PLAIN = "text/plain; charset=utf-8"
 GZIP_LEVEL = 1  # of 2.5 MB: 10 ms of the processor instead of 60, and a tenth more bytes
 GZIP_WINDOW = 31  # 2 to the power of 15 bytes, with a header of gzip
-
-Answer = tuple[str, list[tuple[str, str]], bytes]
-"""Status, headers and body."""
 
 
 @attrs.define(eq=False)
@@ -69,7 +70,7 @@ class _Server:
     def __init__(
         self,
         listener: socket.socket,
-        answer: Callable[[Request], Answer],
+        answer: Callable[[Request], bytes],
         contexts: Contexts | None,
         silence_max_s: float,
         scrape_max_s: float,
@@ -150,17 +151,20 @@ class _Server:
         try:
             request = read_request(stream)
         except BadRequest:
-            return write_answer(stream, "400 Bad Request", [], b"")
+            return stream.sendall(encoded("400 Bad Request"))
         except TimeoutError:
             return
         if request is None:
             return
         try:
             answer = self._answer(request)
+        except ScrapeFailed as failed:
+            self._tell("unmade", "a scrape of %s failed: %s%s", host, failed)
+            answer = encoded("503 Service Unavailable", [("Content-Type", PLAIN)], f"{failed}\n".encode())
         except Exception as fault:  # the next scrape is to be answered all the same
             self._tell("fault", "a scrape of %s failed: %s%s", host, describe(fault))
-            answer = "500 Internal Server Error", [], b""
-        write_answer(stream, *answer)
+            answer = encoded("500 Internal Server Error")
+        stream.sendall(answer)
 
     def cut_late(self) -> None:
         """Cut the connections that have taken too long; in the thread of the server."""
@@ -185,24 +189,90 @@ class _Server:
             logger.warning(text, *values, and_more(told))
 
 
-class _SharedTexts:
-    """The text of a collector in each form, which scrapes share; for several threads."""
+class _Turns:
+    """Lets threads in one at a time, in the order in which they come: one client that asks again and again delays
+    others by one answer of its own."""
 
-    def __init__(self, collector: RowCollector[Any]) -> None:
-        self._collector = collector
-        self._locks = {is_openmetrics: threading.Lock() for is_openmetrics in (False, True)}
-        self._texts: dict[bool, tuple[float, bytes]] = {}  # by the form: when it was begun, and the text
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: deque[threading.Event] = deque()  # the first one is in
 
-    def text(self, *, is_openmetrics: bool) -> bytes:
-        """Return a text that was begun SHARED_S before this call at most."""
+    @contextlib.contextmanager
+    def take(self) -> Iterator[None]:
+        """Wait for a turn. Raises: ScrapeFailed: it has not come in TURN_MAX_S."""
+        mine = threading.Event()
+        with self._lock:
+            self._waiting.append(mine)
+            self._waiting[0].set()
+        try:
+            if not mine.wait(TURN_MAX_S):
+                raise ScrapeFailed(f"other scrapes have taken more than {TURN_MAX_S:g} s")
+            yield
+        finally:
+            with self._lock:
+                self._waiting.remove(mine)
+                if self._waiting:
+                    self._waiting[0].set()
+
+
+class _Answers:
+    """Makes the answers, one after the other, because each takes a snapshot; for several threads. Usual scrapes share
+    an answer."""
+
+    def __init__(
+        self,
+        collector: RowCollector[Any],
+        queues: Callable[[list[str]], RowCollector[Any]] | None,
+    ) -> None:
+        self._collector, self._queues = collector, queues
+        self._turns = _Turns()
+        self._shared: dict[tuple[str, bool], tuple[float, bytes]] = {}  # by type and gzip: when it was begun, and all
+
+    def answer(self, request: Request) -> bytes:
+        """Return the answer to a request. A scrape that names topics shows their queues and nothing else, so that
+        Prometheus may scrape both.
+
+        Raises: ScrapeFailed.
+        """
+        query = parse_qs(request.query)
+        topics = query.get("queues") if self._queues else None
+        collector = self._queues(topics) if self._queues and topics else self._collector
+        form = usual_form(request.headers.get("accept", ""))
+        is_scrape = request.method == "GET" and request.path != "/favicon.ico"
+        if not is_scrape or form is None or "name[]" in query:
+            from . import families
+
+            work = partial(families.answer, collector, request.environ())
+            with self._turns.take():
+                return collector.make(work) if is_scrape else work()
+        packed = _takes_gzip(request.headers.get("accept-encoding", ""))
+        work = partial(_text, collector, form, is_packed=packed)
+        if collector is self._collector:
+            return self._share((form.content_type, packed), work)
+        with self._turns.take():
+            return collector.make(work)
+
+    def _share(self, kind: tuple[str, bool], work: Callable[[], bytes]) -> bytes:
+        """Return an answer that was begun SHARED_S before this call at most."""
         came_s = time.monotonic()
-        with self._locks[is_openmetrics]:
-            begun_s, text = self._texts.get(is_openmetrics, (-math.inf, b""))
+        with self._turns.take():
+            begun_s, answer = self._shared.get(kind, (-math.inf, b""))
             if came_s - begun_s >= SHARED_S:
                 begun_s = time.monotonic()
-                text = self._collector.text(is_openmetrics=is_openmetrics)
-                self._texts[is_openmetrics] = begun_s, text
-            return text
+                answer = self._collector.make(work)
+                young = {kind: kept for kind, kept in self._shared.items() if begun_s - kept[0] < SHARED_S}
+                self._shared = young | {kind: (begun_s, answer)}
+            return answer
+
+
+def _text(collector: RowCollector[Any], form: Form, *, is_packed: bool) -> bytes:
+    """Return the answer to a usual scrape."""
+    text = collector.text(is_openmetrics=form.is_openmetrics)
+    headers = [("Content-Type", form.content_type)]
+    if is_packed:
+        text = zlib.compress(text, GZIP_LEVEL, GZIP_WINDOW)
+        headers.append(("Content-Encoding", "gzip"))
+    return encoded("200 OK", headers, text)
 
 
 class Endpoint:
@@ -227,7 +297,8 @@ class Endpoint:
             queues: returns the collector of a scrape that names topics, `/metrics?queues=TOPIC&queues=TOPIC`.
         """
         self.port = port_of(listener)
-        self._server = _Server(listener, _application(collector, queues), contexts, silence_max_s, scrape_max_s)
+        answer = _Answers(collector, queues).answer
+        self._server = _Server(listener, answer, contexts, silence_max_s, scrape_max_s)
         self._thread = threading.Thread(target=self._server.serve_until_closed, daemon=True)
         self._thread.start()
 
@@ -242,36 +313,6 @@ class Endpoint:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _application(
-    collector: RowCollector[Any], queues: Callable[[list[str]], RowCollector[Any]] | None
-) -> Callable[[Request], Answer]:
-    """Return what answers requests: a scrape that names topics shows their queues and nothing else, so that Prometheus
-    may scrape both."""
-    shared = _SharedTexts(collector)
-    turn = threading.Lock()  # of scrapes that share no text: clients cannot make this process hold many snapshots
-
-    def answer(request: Request) -> Answer:
-        query = parse_qs(request.query)
-        topics = query.get("queues") if queues else None
-        asked_for = queues(topics) if queues and topics else None
-        form = usual_form(request.headers.get("accept", ""))
-        is_usual = request.method == "GET" and request.path != "/favicon.ico" and "name[]" not in query
-        if not is_usual or form is None:
-            with turn:
-                from . import families
-
-                return families.answer(asked_for or collector, request.environ())
-        with turn if asked_for else contextlib.nullcontext():
-            text = (asked_for or shared).text(is_openmetrics=form.is_openmetrics)
-        headers = [("Content-Type", form.content_type)]
-        if _takes_gzip(request.headers.get("accept-encoding", "")):
-            text = zlib.compress(text, GZIP_LEVEL, GZIP_WINDOW)
-            headers.append(("Content-Encoding", "gzip"))
-        return "200 OK", headers, text
-
-    return answer
 
 
 def _takes_gzip(accept_encoding: str) -> bool:

@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 from .collector import RowCollector
 from .counters import Kind
 from .metric import Metric
+from .scrape import encoded
 
 _S = TypeVar("_S")
 
@@ -48,11 +49,11 @@ def registry_of(collector: RowCollector[Any]) -> CollectorRegistry:
     return registry
 
 
-def answer(collector: RowCollector[Any], environ: Mapping[str, str]) -> tuple[str, list[tuple[str, str]], bytes]:
-    """Return status, headers and body of the answer to a request, given as the `environ` of WSGI."""
+def answer(collector: RowCollector[Any], environ: Mapping[str, str]) -> bytes:
+    """Return the whole answer to a request, given as the `environ` of WSGI."""
     begun: list[tuple[str, list[tuple[str, str]]]] = []
     parts = make_wsgi_app(registry_of(collector))(environ, lambda *head: begun.append(head))
-    return (*begun[0], b"".join(parts))
+    return encoded(*begun[0], b"".join(parts))
 
 
 def family(metric: Metric[_S], snapshot: _S) -> Family:

@@ -1,4 +1,4 @@
-"""One scrape as HTTP: reads a request and writes an answer on a connection that is then closed.
+"""One scrape as HTTP: reads a request of a connection that is closed after its answer.
 
 Of a request only its head is read, of a bounded size. The standard library has a server for this, with e-mail, HTML and
 an HTTP client: 3 MiB of memory of a process that is asked for one page.
@@ -17,6 +17,10 @@ RECEIVE_BYTES = 4_096
 
 class BadRequest(Exception):
     """The head is not that of an HTTP request, or is longer than HEAD_BYTES_MAX."""
+
+
+class ScrapeFailed(Exception):
+    """There is no answer now; the text says why, to the client as well."""
 
 
 @attrs.frozen
@@ -75,8 +79,8 @@ def parse_head(head: str) -> Request:
     return Request(words[0], path, query, headers)
 
 
-def write_answer(connection: socket.socket, status: str, headers: Iterable[tuple[str, str]], body: bytes) -> None:
-    """Write a whole answer. Raises: OSError, of the connection."""
+def encoded(status: str, headers: Iterable[tuple[str, str]] = (), body: bytes = b"") -> bytes:
+    """Return a whole answer."""
     fields = [*headers, ("Content-Length", str(len(body))), ("Connection", "close")]
     head = "".join(f"{name}: {value}\r\n" for name, value in fields)
-    connection.sendall(f"HTTP/1.0 {status}\r\n{head}\r\n".encode("latin-1") + body)
+    return f"HTTP/1.0 {status}\r\n{head}\r\n".encode("latin-1") + body

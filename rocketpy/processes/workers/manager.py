@@ -282,14 +282,14 @@ def _open_endpoint(
     from rocketpy.metrics.collector import BrokerCollector, QueueCollector
     from rocketpy.metrics.endpoint import Endpoint
 
+    from .scrapes import Scrapes
     from .snapshot import SnapshotTaker
 
-    take = SnapshotTaker(*measured)
-    names = take.settings.rocketpy.shown_names
-    collector = BrokerCollector(lambda: trio.from_thread.run(take, trio_token=token), names)
+    scrapes = Scrapes(SnapshotTaker(*measured), token)
+    collector = BrokerCollector(scrapes.snapshot, scrapes.take.settings.rocketpy.shown_names, scrapes.make)
     contexts = None if certificates is None else lambda: certificates.context
 
     def queues(topics: list[str]) -> QueueCollector:
-        return QueueCollector(lambda: trio.from_thread.run(take.queues, topics, trio_token=token))
+        return QueueCollector(partial(scrapes.queues, topics), scrapes.make)
 
     return Endpoint(listener, collector, contexts, queues=queues)

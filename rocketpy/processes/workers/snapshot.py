@@ -1,7 +1,8 @@
 """Takes the snapshot for metrics: counters of all workers, rings, positions and tables.
 
-It runs in the manager's trio thread, which owns the tables, in steps that let other tasks run. Counters and positions
-are shared memory; figures of processes are read from the kernel in another thread.
+It runs in a forked copy of the manager, or in the manager's trio thread, which owns the tables, in steps that let other
+tasks run (scrapes.py). Counters and positions are shared memory; what the kernel and directories say of processes and
+kept files is read before, in the thread of the scrape.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
-import trio
 
 from rocketpy import __version__
 from rocketpy.broker.broker import BrokerController
@@ -47,7 +47,7 @@ from rocketpy.replication.slave_table import SlaveTable
 from rocketpy.store.files import DiskFiles
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.store.recovery.diverged import Kept, kept_aside
-from rocketpy.transport.steps import Steps, finished
+from rocketpy.transport.steps import Steps
 
 from ..member.shown import MemberShown, MemberState
 from .traffic_rows import clients_by_kind, consumption_rows, online_consumers, producer_counts, queue_rows, topic_row
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
 
 TOPICS_MAX = 2_000  # beyond it, figures of all topics and groups would make a scrape too slow
 BACKLOG_AGE_S = 5.0  # figures of groups are so old at most
-READS_PER_STEP = 200
 DIFFERING_GROUPS_MAX = 100
 SUPERVISOR = "supervisor"
 START_TIME = 19  # its place among the fields of /proc/PID/stat behind the name, man 5 proc
@@ -68,6 +67,14 @@ def supervisor_start_s() -> float:
     ticks = int(Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(") ")[2].split()[START_TIME])
     age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
     return round(time.time() - age_s)
+
+
+@attrs.frozen(eq=False)
+class Observed:
+    """The part of a snapshot that takes reading files."""
+
+    workers: list[WorkerSnapshot]
+    kept: Kept | None
 
 
 @attrs.frozen(eq=False)
@@ -84,15 +91,24 @@ class SnapshotTaker:
     _memory: MemoryOfProcesses = attrs.field(init=False, factory=MemoryOfProcesses)
     _start_s: float = attrs.field(init=False, factory=supervisor_start_s)
 
-    async def __call__(self) -> Snapshot:
+    @property
+    def entries(self) -> int:
+        """The entries of the tables that a snapshot goes through; in any thread."""
+        services = self.controller.services
+        clients = len(services.producers.connections) + len(services.consumers.connections)
+        return len(services.topics.topics) + len(services.groups.groups) + len(services.offsets) + clients
+
+    def observe(self) -> Observed:
+        """Read the files; in a thread that may wait, one at a time."""
+        return Observed(self._workers(), self._kept())
+
+    async def __call__(self, observed: Observed, steps: Steps) -> Snapshot:
         services = self.controller.services
         topics = services.topics.topics
         is_small = len(topics) <= TOPICS_MAX
-        steps = Steps(READS_PER_STEP)
-        workers = await trio.to_thread.run_sync(self._workers)
-        kept = await trio.to_thread.run_sync(self._kept)
+        workers, kept = observed.workers, observed.kept
         topic_rows = await self._topic_rows(steps) if is_small else None
-        await self.controller.backlog.look(BACKLOG_AGE_S)
+        await self.controller.backlog.look(BACKLOG_AGE_S, steps)
         consumption = await consumption_rows(services, self.controller.backlog, steps, is_small=is_small)
         producer_clients, consumer_clients = await clients_by_kind(services, steps) if is_small else ({}, {})
         statistics, registration = self.store.statistics(), self.controller.registration
@@ -149,16 +165,16 @@ class SnapshotTaker:
         services = self.controller.services
         topics = list(services.topics.topics.values())
         counted = {topic.topic_name: topic.write_queue_nums for topic in topics}
-        ends = await finished(self.store.ends_of_topics(counted))
+        ends = await steps.finished(self.store.ends_of_topics(counted))
         rows = []
         for topic in topics:
             rows.append(topic_row(services, topic, ends[topic.topic_name]))
             await steps.did(4)
         return rows
 
-    async def queues(self, topics: list[str]) -> list[QueueSnapshot]:
+    async def queues(self, topics: list[str], steps: Steps) -> list[QueueSnapshot]:
         """Return the queues of these topics."""
-        return await queue_rows(self.controller.services, topics, Steps(READS_PER_STEP))
+        return await queue_rows(self.controller.services, topics, steps)
 
     def _oldest_age_ms(self) -> int | None:
         oldest_ms = self.store.earliest_message_time()

@@ -8,6 +8,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,9 +19,11 @@ import pytest
 
 from rocketpy.errors import ConfigError
 from rocketpy.metrics.address import listen, listen_by_default, port_of
-from rocketpy.metrics.collector import NamesrvCollector, QueueCollector
-from rocketpy.metrics.endpoint import SCRAPES_MAX, SCRAPES_OF_HOST_MAX, Endpoint, _Server, serve
+from rocketpy.metrics.collector import NamesrvCollector, QueueCollector, RowCollector
+from rocketpy.metrics.endpoint import SCRAPES_MAX, SCRAPES_OF_HOST_MAX, Endpoint, _Server, _Turns, serve
+from rocketpy.metrics.scrape import ScrapeFailed
 from rocketpy.metrics.snapshot import NamesrvSnapshot, QueueSnapshot
+from rocketpy.metrics.table import NAMESRV_METRICS
 from rocketpy.tls import client_context, server_context
 from tests.support.certificates import Authority, tls_config
 from tests.support.waiting import wait_until
@@ -197,7 +200,7 @@ def test_one_network_of_ipv6_leaves_room_for_others() -> None:
     hosts += [f"2001:db8:0:{number}::1" for number in range(1, SCRAPES_MAX - len(hosts) + 1)]
     coming = [(ours, (host, 4000, 0, 0)) for (ours, _), host in zip(pairs, hosts, strict=True)]
     listener = SimpleNamespace(setblocking=lambda is_blocking: None, accept=lambda: coming.pop(0))
-    server = _Server(cast("Any", listener), lambda request: ("200 OK", [], b""), None, 10.0, 30.0)
+    server = _Server(cast("Any", listener), lambda request: b"HTTP/1.0 200 OK\r\n\r\n", None, 10.0, 30.0)
     for _ in pairs:
         server._accept()
     is_taken = []
@@ -224,6 +227,67 @@ def test_a_scrape_that_fails_is_a_line_a_minute(
     [line] = [record.message for record in caplog.records]
     assert line.startswith("a scrape of 127.0.0.1 failed: ValueError: of a snapshot\n") and "in fail" in line
     assert "Traceback" not in capfd.readouterr().err
+
+
+def refused(port: int) -> str:
+    """The text of the answer to a scrape that fails for now."""
+    with pytest.raises(urllib.error.HTTPError, match="503") as caught:
+        scrape(port, None)
+    return bytes(caught.value.read()).decode()
+
+
+def test_an_answer_that_another_process_does_not_make_has_its_reason(caplog: pytest.LogCaptureFixture) -> None:
+    def make(work: Callable[[], bytes]) -> bytes:
+        assert b"\nrocketpy_namesrv_brokers 2.0\n" in work()
+        raise ScrapeFailed("it took more than 20 s")
+
+    with serve("127.0.0.1", 0, RowCollector(lambda: SNAPSHOT, NAMESRV_METRICS, make)) as endpoint:
+        assert {refused(endpoint.port) for _ in range(3)} == {"it took more than 20 s\n"}
+    [line] = [record.message for record in caplog.records]
+    assert line == "a scrape of 127.0.0.1 failed: it took more than 20 s"
+
+
+def test_a_scrape_waits_for_others_no_longer_than_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: One scrape that hung held up all others, each of them in a thread, until they were cut."""
+    monkeypatch.setattr("rocketpy.metrics.endpoint.TURN_MAX_S", 0.0)
+    begun, end = threading.Event(), threading.Event()
+
+    def snapshot() -> NamesrvSnapshot:
+        begun.set()
+        end.wait()
+        return SNAPSHOT
+
+    with (
+        serve("127.0.0.1", 0, NamesrvCollector(snapshot)) as endpoint,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        first = pool.submit(scrape, endpoint.port, None)
+        begun.wait()
+        assert refused(endpoint.port) == "other scrapes have taken more than 0 s\n"
+        end.set()
+        assert first.result()
+
+
+def test_scrapes_take_turns_in_the_order_in_which_they_come() -> None:
+    """Fault: One client that asked again and again kept the turn, and another waited without end."""
+    turns, entered, came, pauses = _Turns(), [], threading.Semaphore(0), [threading.Event() for _ in range(4)]
+
+    def enter(number: int) -> None:
+        came.release()
+        with turns.take():
+            entered.append(number)
+            pauses[number].wait()
+
+    with ThreadPoolExecutor(4) as pool:
+        for number in range(3):
+            pool.submit(enter, number)
+            came.acquire()
+            wait_until(lambda number=number: len(turns._waiting) == number + 1)  # type: ignore[misc]
+        pauses[0].set()
+        pool.submit(enter, 3)
+        for pause in pauses:
+            pause.set()
+    assert entered == [0, 1, 2, 3] and not turns._waiting
 
 
 def test_scrapes_of_one_moment_share_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:

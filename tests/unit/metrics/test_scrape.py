@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketpy.metrics.scrape import HEAD_BYTES_MAX, BadRequest, Request, parse_head, read_request, write_answer
+from rocketpy.metrics.scrape import HEAD_BYTES_MAX, BadRequest, Request, encoded, parse_head, read_request
 from tests.support.cases import cases
 
 REQUEST = b"GET /metrics?queues=T HTTP/1.1\r\nHost: h\r\nAccept-Encoding:  gzip \r\nX: a:b\r\n\r\n"
@@ -68,7 +68,7 @@ def test_any_text_is_read_or_refused(head: str) -> None:
 
 def test_an_answer_is_read_by_a_client_of_http(pair: tuple[socket.socket, socket.socket]) -> None:
     reader, writer = pair
-    write_answer(writer, "200 OK", [("Content-Type", "text/plain")], b"all\r\n\r\nof it")
+    writer.sendall(encoded("200 OK", [("Content-Type", "text/plain")], b"all\r\n\r\nof it"))
     answer = http.client.HTTPResponse(reader)
     answer.begin()
     assert (answer.status, answer.reason, answer.headers["Content-Type"]) == (200, "OK", "text/plain")
