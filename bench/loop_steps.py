@@ -36,7 +36,9 @@ from rocketpy.errors import BodyInvalid
 from rocketpy.namesrv.kv_config import KVConfigManager
 from rocketpy.namesrv.processor import NamesrvProcessor
 from rocketpy.namesrv.route_info import RouteInfoManager
+from rocketpy.processes.workers.forked_copy import ForkedCopy
 from rocketpy.processes.workers.garbage_collection import short_collections
+from rocketpy.processes.workers.scrapes import COPY_MAX_S
 from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
 from rocketpy.remoting.bodies.register import TOPICS_MAX, RegisterBrokerBody
 from rocketpy.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
@@ -187,12 +189,18 @@ def manager(bench: Bench, root: Path, topics: int, offsets: int) -> None:
     for duty in rig.broker.duties():
         if duty.name in DUTIES:
             bench.measure(loop, duty.name, duty.run)
+    bench.measure(loop, "fork a copy for a scrape", fork)
     for code, fields in MANAGER_QUESTIONS.items():
 
         async def ask(code: RequestCode = code, fields: dict[str, str] = fields) -> None:
             (await rig.ask(code, fields)).encode_response()
 
         bench.measure(loop, f"{code.name} ({code.value})", ask)
+
+
+async def fork() -> None:
+    copy = ForkedCopy.begin(bytes, "copy")
+    await trio.to_thread.run_sync(copy.result, COPY_MAX_S)
 
 
 class FirstChannel(FakeChannel):

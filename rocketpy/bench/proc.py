@@ -79,6 +79,11 @@ def own_cpu_s(pid: int) -> float:
         return 0.0
 
 
+def ended_children_s(pid: int) -> float:
+    """User and system seconds of the children of a process that have ended and were waited for; in hundredths."""
+    return sum(int(field) for field in (_stat(pid) or [])[13:15]) / TICKS_PER_S
+
+
 def wakes(pid: int) -> int:
     """Count how often the threads of a process have gone to sleep and were woken; 0 when it is gone."""
     total = 0
