@@ -9,6 +9,7 @@
 #include "wire/signature.h"
 
 enum { SLOTS = 2 * RP_ACCESS_ACCOUNTS_MAX, PROBES = 64, WAYS = 4 };
+_Static_assert(SLOTS <= UINT16_MAX + 1, "rp_access.used has their numbers");
 typedef rp_access_account account;
 
 /* The slot of a key, or the free one where it would be; NULL: there is none within PROBES. */
@@ -23,7 +24,7 @@ static const account *find(const rp_access *access, const uint8_t *key, uint32_t
 
 void rp_access_begin(rp_access *access) {
     rp_sequence_begin(&access->version);
-    memset(access->accounts, 0, sizeof access->accounts);
+    for (uint32_t i = 0; i < access->count; i++) memset(&access->accounts[access->used[i]], 0, sizeof(account));
     access->count = 0;
 }
 
@@ -32,11 +33,12 @@ int rp_access_add(rp_access *access, const uint8_t *key, uint32_t key_size, cons
     if (key_size == 0 || key_size > RP_ACCESS_KEY_MAX || access->count >= RP_ACCESS_ACCOUNTS_MAX) return 0;
     account *slot = (account *)find(access, key, key_size);
     if (!slot || slot->key_size > 0) return 0;
+    access->used[access->count] = (uint16_t)(slot - access->accounts);
+    rp_store_release32(&access->count, access->count + 1); /* first: the next process clears what a killed one began */
     memcpy(slot->key, key, key_size);
     rp_hmac_key_make(&slot->hmac, secret, secret_size);
     slot->key_size = key_size;
     slot->is_broker = is_broker;
-    access->count++;
     return 1;
 }
 

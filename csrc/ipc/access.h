@@ -42,6 +42,7 @@ typedef struct rp_access {
     uint64_t seed; /* of places of decisions; random */
     uint32_t count;
     uint32_t turn; /* which of a decision's places is taken next */
+    uint16_t used[RP_ACCESS_ACCOUNTS_MAX]; /* where the `count` accounts are: no other page of the table is touched */
     rp_access_account accounts[2 * RP_ACCESS_ACCOUNTS_MAX];
     rp_decision decisions[RP_ACCESS_DECISIONS];
     uint64_t published_size;

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import mmap
 import os
+import re
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +16,7 @@ from rocketpy.acl.accounts import Account, Accounts
 from rocketpy.acl.addresses import AddressPattern
 from rocketpy.acl.validator import Reason
 from rocketpy.broker.fast_path.shared_access import SharedAccess
+from rocketpy.native.core import ffi
 
 ACCOUNTS = Accounts.of([Account("account-1", "secret-ä", is_admin=True)], [AddressPattern.of("10.0.0.{1,2}")])
 
@@ -27,6 +31,31 @@ def test_a_forked_process_reads_what_is_published_later() -> None:
     shared.publish(ACCOUNTS)
     os.write(ready, b"1")
     assert os.waitpid(pid, 0)[1] == 0
+
+
+def resident_kib(shared: SharedAccess) -> int:
+    """Return the memory of the table."""
+    start = int(ffi.cast("uintptr_t", shared.pointer))
+    place = re.search(rf"^{start:x}-.*?^Rss: +(\d+) kB", Path("/proc/self/smaps").read_text(), re.M | re.S)
+    assert place
+    return int(place[1])
+
+
+def test_a_table_of_few_accounts_takes_few_pages() -> None:
+    """Fault: A table of one account took the memory of all that fit, as it was cleared before each publication."""
+    shared = SharedAccess()
+    for _ in range(3):
+        shared.publish(ACCOUNTS)
+    assert resident_kib(shared) <= 16 * mmap.PAGESIZE // 1024
+
+
+def test_accounts_of_before_are_gone() -> None:
+    shared = SharedAccess()
+    shared.publish(ACCOUNTS)
+    shared.publish(Accounts())
+    assert b"account-1" not in bytes(ffi.buffer(shared.pointer.accounts))
+    shared.publish(ACCOUNTS)
+    assert b"account-1" in bytes(ffi.buffer(shared.pointer.accounts))
 
 
 def test_nothing_is_published_at_first() -> None:
