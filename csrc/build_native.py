@@ -84,8 +84,11 @@ struct statx { uint32_t stx_mask; struct statx_timestamp stx_btime; ...; };
 int statx(int dirfd, const char *path, int flags, unsigned int mask, struct statx *found);
 """
 # Part of the glue, as C tests have no interpreter. The wheel is for 3.11 and later; cffi would hide what is not in 3.2.
-PYTHON_HEADER = "python/immortal.h"
-PYTHON = "void rp_python_make_immortal(uintptr_t objects, uintptr_t kinds, uintptr_t code);"
+PYTHON_HEADERS = ["python/immortal.h", "python/pools.h"]
+PYTHON = """
+void rp_python_make_immortal(uintptr_t objects, uintptr_t kinds, uintptr_t code);
+void rp_python_fill_pools(void);
+"""
 HAS_STABLE_ABI = not (sysconfig.get_config_var("Py_GIL_DISABLED") or sysconfig.get_config_var("Py_DEBUG"))
 
 
@@ -100,9 +103,9 @@ for name in HEADERS:
     ffi.cdef(declarations(name))
 ffi.set_source(
     "rocketpy.native._rocketpy",
-    LIBC_HEADERS + "".join(f'#include "{name}"\n' for name in [*HEADERS, PYTHON_HEADER]),
+    LIBC_HEADERS + "".join(f'#include "{name}"\n' for name in [*HEADERS, *PYTHON_HEADERS]),
     include_dirs=[str(CSRC)],
-    depends=[str(CSRC / PYTHON_HEADER)],
+    depends=[str(CSRC / name) for name in PYTHON_HEADERS],
     define_macros=[("Py_LIMITED_API", "0x030B0000")] if HAS_STABLE_ABI else [],
     extra_compile_args=GLUE_FLAGS,
     libraries=["pthread"],

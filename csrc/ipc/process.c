@@ -4,6 +4,7 @@
 #include <linux/sched/types.h>
 #include <malloc.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -106,5 +107,19 @@ void rp_priority_lower(void) {
 void rp_process_memory_map_blocks(uint64_t bytes) {
 #ifdef __GLIBC__
     mallopt(M_MMAP_THRESHOLD, (int)bytes); /* fixed: without this it would grow with the blocks that were freed */
+#endif
+}
+
+enum { BLOCK_STEP = 16, BLOCK_MIN = 24 /* of malloc's blocks, without their headers */ };
+
+void rp_process_memory_fill_heap(uint64_t bytes) {
+#ifdef __GLIBC__
+    malloc_trim(0);
+    uintptr_t end = (uintptr_t)sbrk(0);
+    for (uint64_t size = bytes - BLOCK_STEP; size >= BLOCK_MIN && size < bytes; size -= BLOCK_STEP) {
+        void *block;
+        while ((block = malloc(size)) && (uintptr_t)block < end) continue;
+        free(block); /* from new memory: there is no more room below */
+    }
 #endif
 }

@@ -31,4 +31,7 @@ void rp_priority_lower(void);
 
 /* malloc: map blocks of `bytes` and more by themselves, from now on: they go back to the kernel when they are freed. */
 void rp_process_memory_map_blocks(uint64_t bytes);
+/* malloc: give free pages back, and take all free places in the heap that are smaller than `bytes`, for ever: a forked
+ * process would copy a page for each place that it uses. */
+void rp_process_memory_fill_heap(uint64_t bytes);
 #endif

@@ -149,7 +149,7 @@ del told, step, holder.view, holder.socket
 buffer.append(1)  # cannot be done while there is a view
 print(os.path.exists(f"/proc/self/fd/{descriptor}"))
 """
-PAGES = """
+CHILD = """
 import os, re
 from pathlib import Path
 from rocketpy.processes.boot.memory import share_memory
@@ -159,16 +159,32 @@ def of_child():
     read, write = os.pipe()
     if os.fork() == 0:
         before = copied_kib()
-        for number in numbers:
-            pass
+        use()
         os.write(write, str(copied_kib() - before).encode())
         os._exit(0)
     os.wait()
     return int(os.read(read, 100))
+"""
+PAGES = f"""{CHILD}
+def use():
+    for number in numbers:
+        pass
 numbers = [each / 3 for each in range(200_000)]
 before = of_child()
 share_memory()
 print(before > 2000, of_child() < before / 2)
+"""
+PLACES = f"""{CHILD}
+def use():
+    global made
+    made = [bytes(size) for _ in range(count)]
+for size, count in (40, 20_000), (700, 3_000):
+    kept = [bytes(size) for _ in range(10 * count)]
+    del kept[::8]
+    bytes(20_000)  # lets malloc sort them
+    before = of_child()
+    share_memory()
+    print(before > 8000, of_child() < before / 2)
 """
 
 
@@ -214,3 +230,8 @@ def test_what_has_to_happen_when_an_object_ends_happens_after_a_fork_as_well() -
 def test_a_child_that_uses_objects_of_its_parent_copies_few_pages() -> None:
     """Fault: Workers copied each page whose objects they used, a fifth of an idle broker's memory."""
     assert printed_by(PAGES) == f"True {IS_IMMORTAL}"
+
+
+def test_a_child_makes_objects_in_pages_of_its_own() -> None:
+    """Fault: A new object lay in each free place between old ones, and a worker copied a page for it."""
+    assert printed_by(PLACES).split() == ["True"] * 4
