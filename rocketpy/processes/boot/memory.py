@@ -23,6 +23,7 @@ Each step is measured by what it costs to leave it out. One that gains less than
     numbers of timers lie side by side          csrc/base/map.c                  memory +2 % (*)
     what was imported is frozen                 share_memory                     memory +36 %
     objects are immortal                        share_memory                     memory +21 % (*; Python 3.12 and 3.13)
+    types and globals are numbered              share_memory                     memory +3 % (*; Python 3.12 and 3.13)
     free places are filled                      share_memory                     memory +5 % (*; 3.11: +2 %)
     pages of libraries are dropped              share_memory                     memory +4 % (CPU -4 %)
     a guardian imports for its process trees    member.py                        memory of a member +7 %
@@ -44,11 +45,13 @@ import re
 import sys
 import types
 import weakref
+from typing import Any
 
 from rocketpy.native.core import ffi, lib
 
 MAPPED_BYTES = 32_768  # blocks from this size on; tables of the core of this size begin as zeros
 M_ARENA_MAX = -8  # malloc.h
+READS_UNTIL_NUMBERED = 3  # of a global; code is specialised when it runs again
 # Nothing has to happen when one of these ends. Files, sockets, locks, iterators and views of memory are not among them.
 OWN_MEMORY_ONLY = frozenset(
     {
@@ -85,13 +88,35 @@ def share_memory() -> None:
 
 
 def _make_objects_immortal() -> None:
-    """Under Python 3.12 and 3.13: references to what is here are counted no more; a child that counts copies the page.
+    """Under Python 3.12 and 3.13: number what is here, and count references to it no more; a child that does copies the
+    page.
 
     It does nothing under others (csrc/python/immortal.h), nor in a debug build, which would find strings inconsistent.
     """
     if (3, 12) <= sys.version_info < (3, 14) and not hasattr(sys, "gettotalrefcount"):
         objects = gc.get_objects()
+        _number(objects)
         lib.rp_python_make_immortal(id(objects), id(OWN_MEMORY_ONLY), id(types.CodeType))
+
+
+def _number(objects: list[Any]) -> None:
+    """Let the interpreter number what is here: it finds attributes of types and globals of functions by their numbers,
+    and writes a number to the type, or to the dictionary of the globals, when it needs it first. A child copies the
+    page for that."""
+    kinds: list[type] = [object]
+    for kind in kinds:
+        hasattr(kind, "__init__")
+        kinds += type.__subclasses__(kind)
+    spaces = {id(each.__globals__): each.__globals__ for each in objects if type(each) is types.FunctionType}
+    for space in spaces.values():
+        read = types.FunctionType(_read_global.__code__.replace(), space)
+        with contextlib.suppress(NameError):  # there are no builtins
+            for _ in range(READS_UNTIL_NUMBERED):
+                read()
+
+
+def _read_global() -> str:
+    return __name__
 
 
 def _use_one_arena() -> None:

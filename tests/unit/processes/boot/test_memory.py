@@ -186,6 +186,21 @@ for size, count in (40, 20_000), (700, 3_000):
     share_memory()
     print(before > 8000, of_child() < before / 2)
 """
+NUMBERS = f"""{CHILD}
+import types
+def use():
+    for each in kinds:
+        each.__init__
+    for each in spaces:
+        read = types.FunctionType((lambda: __name__).__code__.replace(), each)
+        read(), read(), read()
+kinds = [type(f"Kind{{each}}", (), {{}}) for each in range(2000)]
+spaces = [{{"__name__": "module", "__builtins__": __builtins__}} for each in range(2000)]
+functions = [types.FunctionType(use.__code__, each) for each in spaces]
+before = of_child()
+share_memory()
+print(before > 2000, of_child() < before / 2)
+"""
 
 
 def printed_by(program: str, allocator: str = "default") -> str:
@@ -235,3 +250,8 @@ def test_a_child_that_uses_objects_of_its_parent_copies_few_pages() -> None:
 def test_a_child_makes_objects_in_pages_of_its_own() -> None:
     """Fault: A new object lay in each free place between old ones, and a worker copied a page for it."""
     assert printed_by(PLACES).split() == ["True"] * 4
+
+
+def test_a_child_that_runs_code_copies_no_page_to_number_a_type_or_globals() -> None:
+    """Fault: The interpreter numbered types and globals anew in each worker, which copied their pages."""
+    assert printed_by(NUMBERS) == f"True {IS_IMMORTAL}"
