@@ -29,14 +29,22 @@ MAX_DELAY_MS = 3 * 86_400_000
 
 class TimerRig:
     """`heap_max`: timers in memory, so that runs come early. `span_max`: numbers after the oldest pending one, before
-    it is stored again. `root` may be a store."""
+    it is stored again. `rest_ms`: between two looks of the thread while the log does not grow. `root` may be a store.
+    """
 
     def __init__(
-        self, root: Path, *, heap_max: int = 0, span_max: int = 0, now_ms: int = START_MS, **options: Any
+        self,
+        root: Path,
+        *,
+        heap_max: int = 0,
+        span_max: int = 0,
+        rest_ms: int = 0,
+        now_ms: int = START_MS,
+        **options: Any,
     ) -> None:
         self.root = root
         self.wall_ms, self.boot_ms = now_ms, now_ms - START_MS + 1000
-        self.heap_max, self.span_max = heap_max, span_max
+        self.heap_max, self.span_max, self.rest_ms = heap_max, span_max, rest_ms
         self._deleted: list[StoredRecord] = []
         (root / "timer").mkdir(parents=True, exist_ok=True)
         self._clocks = (
@@ -78,6 +86,7 @@ class TimerRig:
             "to_send": self.path.store_send,
             "heap_max": self.heap_max,
             "span_max": self.span_max,
+            "rest_ms": self.rest_ms,
             "wall_ms": self._clocks[0],
             "boot_ms": self._clocks[1],
         }

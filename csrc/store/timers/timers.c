@@ -123,7 +123,8 @@ enum {
     GIVE_PER_STEP = 1024,
     WAKE_EVERY = 64, /* timers given away; each may have waited for the disk */
     POLL_ACTIVE_MS = 4,     /* while timers come or are under way; how late one of a few ms may be */
-    POLL_IDLE_MS = 200,     /* how late one of less may be after ACTIVE_MS without any; an idle broker rests */
+    POLL_IDLE_MS = 200,     /* how late one of less may be after ACTIVE_MS without any */
+    REST_MS = 1000,         /* while the log does not grow: rp_timers_wake ends it */
     ACTIVE_MS = 5000,
     HOUSEKEEPING_MS = 1000,
     QUEUE_FILES_MAX = 4,
@@ -138,6 +139,7 @@ rp_timers *rp_timers_open(const rp_timers_config *config) {
     if (!config->span_max) timers->config.span_max = RP_TIMER_SPAN_MAX / 2;
     if (!config->wall_ms) timers->config.wall_ms = rp_wall_ms;
     if (!config->boot_ms) timers->config.boot_ms = rp_boot_ms;
+    if (!config->rest_ms) timers->config.rest_ms = REST_MS;
     pthread_mutex_init(&timers->lock, NULL);
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -378,6 +380,9 @@ rp_status rp_timers_step(rp_timers *timers) {
     int64_t boot_ms = timers->config.boot_ms();
     timers->now_ms = rp_broker_clock_at(timers->control, timers->config.wall_ms(), boot_ms);
     if (rp_load_acquire32(&timers->stop)) return RP_STOPPED;
+    uint64_t dispatched = rp_load_acquire(&timers->control->dispatched_phy_offset);
+    timers->is_log_quiet = dispatched == timers->looked_phy_offset;
+    timers->looked_phy_offset = dispatched;
     rp_status status = timers->is_loaded ? RP_OK : load(timers);
     if (status != RP_OK) return status;
     status = rp_timers_look_back(timers, &done);
@@ -394,9 +399,19 @@ rp_status rp_timers_step(rp_timers *timers) {
     return done ? RP_OK : RP_EMPTY;
 }
 
+/* 1 if only time and what is dispatched from now on can bring work. */
+static int may_rest(const rp_timers *timers) {
+    const rp_timer_header *header = timers->header;
+    if (!timers->is_log_quiet || timers->renewal.phase != RP_RENEWAL_NONE || rp_timers_given_count(timers)) return 0;
+    if (header->journal_begin != rp_load_acquire(&header->journal_end)) return 0;
+    if (timers->is_loaded) return timers->next >= rp_load_acquire(&timers->queue->max_offset);
+    return !timers->queue && is_log_confirmed(timers) && !rp_load_acquire(&timers->control->rebuilding);
+}
+
 /* Milliseconds until the next step is due. */
 static int64_t wait_ms_of(const rp_timers *timers) {
-    int64_t poll_ms = timers->config.boot_ms() < timers->active_boot_ms + ACTIVE_MS ? POLL_ACTIVE_MS : POLL_IDLE_MS;
+    int is_active = timers->config.boot_ms() < timers->active_boot_ms + ACTIVE_MS;
+    int64_t poll_ms = is_active ? POLL_ACTIVE_MS : may_rest(timers) ? timers->config.rest_ms : POLL_IDLE_MS;
     int64_t due_ms = timers->header->next_due_ms - timers->now_ms;
     if (!timers->is_loaded || !timers->header->next_due_ms || due_ms > poll_ms) return poll_ms;
     return due_ms < 1 ? 1 : due_ms;
@@ -409,7 +424,16 @@ static void wait_for(rp_timers *timers, int64_t wait_ms) {
     until.tv_sec += ns / 1000000000;
     until.tv_nsec = ns % 1000000000;
     pthread_mutex_lock(&timers->lock);
-    if (!timers->stop) pthread_cond_timedwait(&timers->wake, &timers->lock, &until);
+    timers->rests = wait_ms > POLL_IDLE_MS;
+    int has_more = rp_load_acquire(&timers->control->dispatched_phy_offset) != timers->looked_phy_offset;
+    if (!timers->stop && !(timers->rests && has_more)) pthread_cond_timedwait(&timers->wake, &timers->lock, &until);
+    timers->rests = 0;
+    pthread_mutex_unlock(&timers->lock);
+}
+
+void rp_timers_wake(rp_timers *timers) {
+    pthread_mutex_lock(&timers->lock);
+    if (timers->rests) pthread_cond_signal(&timers->wake);
     pthread_mutex_unlock(&timers->lock);
 }
 

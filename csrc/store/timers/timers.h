@@ -19,6 +19,7 @@ typedef struct rp_timers_config {
     rp_ring *to_send;
     uint32_t heap_max;        /* timers in memory; 0: the usual number */
     uint32_t span_max; /* numbers from the oldest pending one on, before that is renewed; 0: the usual number */
+    int64_t rest_ms; /* between two looks while the log does not grow; 0: the usual time */
     int64_t (*wall_ms)(void); /* NULL: CLOCK_REALTIME */
     int64_t (*boot_ms)(void); /* NULL: CLOCK_BOOTTIME */
 } rp_timers_config;
@@ -35,6 +36,8 @@ void rp_timers_close(rp_timers *timers);
 rp_status rp_timers_step(rp_timers *timers);
 /* Steps until stopped (RP_STOPPED), an error, or `timeout_ns` have passed (RP_OK). */
 rp_status rp_timers_run(rp_timers *timers, int64_t timeout_ns);
+/* Records were dispatched: a thread that rests looks at the queue at once. Any thread. */
+void rp_timers_wake(rp_timers *timers);
 /* End rp_timers_run. Any thread. */
 void rp_timers_stop(rp_timers *timers);
 /* Bring runs and marks to the disk. Another thread; one at a time. RP_OK; RP_IO_ERROR with errno. */

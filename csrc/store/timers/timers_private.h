@@ -57,10 +57,13 @@ struct rp_timers {
     int64_t now_ms;      /* of the broker's clock */
     int64_t active_boot_ms;
     int64_t kept_boot_ms; /* last housekeeping */
+    uint64_t looked_phy_offset; /* of the log, dispatched when it looked last */
+    int is_log_quiet; /* nothing was dispatched between the last two looks */
     uint64_t synced_run; /* of rp_timers_sync: runs below this name are on the disk */
     uint64_t filed_phy_offset; /* records of filed timers are below this position */
     uint32_t stop;
-    pthread_mutex_t lock; /* over `stop`, for waiting */
+    int rests;            /* it waits for rp_timers_wake */
+    pthread_mutex_t lock; /* over `stop` and `rests`, for waiting */
     pthread_cond_t wake;
 };
 

@@ -51,7 +51,7 @@ static void sleep_briefly(rp_worker *worker) {
 }
 
 rp_status rp_store_loop(rp_dispatch *dispatch, rp_control *control, rp_worker *worker, rp_ring_reader *manager,
-                        rp_flush *flush, int wakes_flush, int64_t timeout_ns) {
+                        rp_flush *flush, int wakes_flush, rp_timers *timers, int64_t timeout_ns) {
     int64_t until_ns = (int64_t)rp_now_ns() + timeout_ns, worked_ns = -SHORT_SLEEPS_AFTER_WORK_NS;
     rp_dispatch_set_watchers(dispatch, &worker->heartbeat_ns, wakes_flush ? flush : NULL);
     for (;;) {
@@ -63,7 +63,9 @@ rp_status rp_store_loop(rp_dispatch *dispatch, rp_control *control, rp_worker *w
         if (has_request(worker, manager)) return RP_OK;
         if (now >= until_ns) return RP_EMPTY;
         if (wakes_flush && flush && needs_flush(control)) rp_flush_wake(flush);
+        uint64_t dispatched = rp_load_acquire(&control->dispatched_phy_offset);
         rp_status status = rp_dispatch_run(dispatch, BUDGET);
+        if (timers && rp_load_acquire(&control->dispatched_phy_offset) != dispatched) rp_timers_wake(timers);
         show_counts(dispatch, flush, worker);
         if (status == RP_OK) continue;
         if (status != RP_EMPTY && status != RP_FULL) return status;

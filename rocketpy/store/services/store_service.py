@@ -132,7 +132,7 @@ class StoreService:
             report_ready()
             cleaning = QueueCleaning(self._control, dispatch, trim, self._threads)
             self._ask(None, cleaning.finish_deletions())
-            self._dispatch_until_stopped(dispatch, flush, cleaning)
+            self._dispatch_until_stopped(dispatch, flush, cleaning, ffi.NULL if timers is None else timers.handle)
         finally:
             self._stop.set()
             self._growth.ring()
@@ -162,7 +162,7 @@ class StoreService:
 
     # --- main thread ---
 
-    def _dispatch_until_stopped(self, dispatch: Dispatch, flush: Any, cleaning: QueueCleaning) -> None:
+    def _dispatch_until_stopped(self, dispatch: Dispatch, flush: Any, cleaning: QueueCleaning, timers: Any) -> None:
         manager = self._seams.manager_in or ffi.NULL
         wakes_flush = (
             self._is_sync_flush or not self._config.flush_commit_log_timed
@@ -171,7 +171,8 @@ class StoreService:
         while self._failure is None:
             timeout_ns = LOOP_PENDING_NS if self._requests else LOOP_NS
             status = lib.rp_store_loop(
-                dispatch.handle, self._control.header, self._seams.worker, manager, flush, wakes_flush, timeout_ns
+                *(dispatch.handle, self._control.header, self._seams.worker, manager),
+                *(flush, wakes_flush, timers, timeout_ns),
             )
             if status == Status.OK:
                 self._take_requests(dispatch, cleaning)

@@ -32,6 +32,8 @@ TOPIC = TIMER_TOPIC.encode()
 class TimerFollower:
     """`run` is the main function of a thread; it returns when `stop` of `threads` is set and `stop()` was called."""
 
+    handle: Any = ffi.NULL  # it looks at intervals
+
     def __init__(
         self, config: MessageStoreConfig, control: ControlBlock, marks: TimerMarks, threads: StoreThreads
     ) -> None:

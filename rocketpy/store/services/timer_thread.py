@@ -1,4 +1,4 @@
-"""The timer thread of the store worker (csrc/store/timers/timers.h): one C call that returns once a second."""
+"""The timer thread of the store worker (csrc/store/timers/timers.h): one C call, which returns now and then."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ..formats.unit import rounded_file_size
 from ..timers import TimerMarks
 from .threads import StoreThreads
 
-TURN_NS = 1_000_000_000
+TURN_NS = 60_000_000_000
 RETRY_S = 0.2
 SYNC_INTERVAL_S = 5.0
 
 
 class TimerThread:
     """`run` and `keep_synced` are the main functions of two threads; both return when `stop` of `threads` is set and
-    `stop()` was called."""
+    `stop()` was called. `handle`: dispatch wakes it."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class TimerThread:
         self._kept = control, marks
         self._faults = threads.faults
         self._stop = threads.stop
-        self._handle: Any = lib.rp_timers_open(
+        self.handle: Any = lib.rp_timers_open(
             ffi.new(
                 "rp_timers_config *",
                 {
@@ -55,7 +55,7 @@ class TimerThread:
                 },
             )
         )
-        if self._handle == ffi.NULL:
+        if self.handle == ffi.NULL:
             raise fail("cannot serve timers")
 
     @property
@@ -65,7 +65,7 @@ class TimerThread:
     def run(self) -> None:
         """Deliver until stopped. A fault of the disk is logged, and everything is tried again."""
         while not self._stop.is_set():
-            status = lib.rp_timers_run(self._handle, TURN_NS)
+            status = lib.rp_timers_run(self.handle, TURN_NS)
             if status == Status.STOPPED:
                 return
             if status != Status.OK:
@@ -77,15 +77,15 @@ class TimerThread:
         lib.rp_priority_lower()
         while True:
             is_last = self._stop.wait(SYNC_INTERVAL_S)
-            status = lib.rp_timers_sync(self._handle)
+            status = lib.rp_timers_sync(self.handle)
             if status < 0:
                 self._faults.report("cannot sync the files of timers", fail("timers", status))
             if is_last:
                 return
 
     def stop(self) -> None:
-        lib.rp_timers_stop(self._handle)
+        lib.rp_timers_stop(self.handle)
 
     def close(self) -> None:
         """After both threads have ended."""
-        lib.rp_timers_close(self._handle)
+        lib.rp_timers_close(self.handle)
