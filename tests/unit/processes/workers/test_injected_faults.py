@@ -87,7 +87,7 @@ class Manager:
         pools = broker_pools(BrokerSettings())
         manager = cls(Bench.open(pools.pools, {}, reply_bytes=1 << 20), rig)
         server, fast_path = manager.bench.server, manager.fast_path
-        server.pools, server.gateway.faults = pools, rig.broker.faults
+        server.pools, server.gateway.faults, server.connections.slow_path = pools, rig.broker.faults, rig.broker
         server.handlers = Handlers(
             processors=dict(rig.processors),
             slow_path=rig.broker,
