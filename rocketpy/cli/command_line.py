@@ -22,11 +22,10 @@ from rocketpy.processes.boot.serving import Deliver, ServerCommand
 from ..processes.boot.serving import exit_status
 from .completion import SHELLS, AdminCommand, complete_admin, completion_script
 from .late_commands import LateCommands
-from .settings import default_store, pairs
+from .settings import data_directory, default_store, pairs
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 _FILE = click.Path(exists=False, dir_okay=False)
-STORE_VARIABLE = "ROCKETPY_STORE_PATH_ROOT_DIR"  # that of storePathRootDir; its module would bring all properties along
 _LATE = {
     "bench": ("rocketpy.cli.bench", "bench"),
     "console": ("rocketpy.cli.console", "console"),
@@ -97,7 +96,7 @@ def standalone(
     }
     overrides = {key: str(value) for key, value in given.items() if value is not None} | pairs(settings)
     defaults = {}
-    if "storePathRootDir" not in overrides and STORE_VARIABLE not in os.environ:
+    if "storePathRootDir" not in overrides:
         defaults["storePathRootDir"] = str(default_store().absolute())  # which needs a home directory
     arguments = {"config": config, "overrides": overrides, "defaults": defaults, "namesrv_port": namesrv_port}
     deliver(ServerCommand("standalone", arguments))
@@ -368,5 +367,5 @@ def cluster(directory: str, store: str | None, port: int | None, namesrv_port: i
     from .cluster import plan, run_cluster
 
     files, overrides = Path(directory), pairs(settings)
-    root = Path(store) if store else default_store().with_name("rocketpy-clusters") / files.resolve().name
+    root = Path(store) if store else data_directory() / "rocketpy-clusters" / files.resolve().name
     sys.exit(exit_status(lambda: run_cluster(plan(files, root.absolute(), namesrv_port, port, overrides), click.echo)))

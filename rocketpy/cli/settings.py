@@ -1,6 +1,6 @@
 """Arguments that several commands have: properties, and the place of a store.
 
-Short: two functions that commands share, which could otherwise not import each other.
+Short: functions that commands share, which could otherwise not import each other.
 """
 
 from __future__ import annotations
@@ -11,11 +11,18 @@ from pathlib import Path
 
 import click
 
+STORE_VARIABLE = "ROCKETPY_STORE_PATH_ROOT_DIR"  # that of storePathRootDir; its module would bring all properties along
+
 
 def default_store() -> Path:
-    """Return `rocketpy` in the user's data directory (XDG)."""
+    """Return the store of the environment, or `rocketpy` in the user's data directory."""
+    return Path(os.environ.get(STORE_VARIABLE) or data_directory() / "rocketpy")
+
+
+def data_directory() -> Path:
+    """Return the user's data directory (XDG)."""
     data = os.environ.get("XDG_DATA_HOME")
-    return (Path(data) if data else Path.home() / ".local" / "share") / "rocketpy"
+    return Path(data) if data else Path.home() / ".local" / "share"
 
 
 def pairs(settings: Sequence[str]) -> dict[str, str]:

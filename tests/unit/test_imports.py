@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import rocketpy.client
-from rocketpy.cli.command_line import STORE_VARIABLE
+from rocketpy.cli.settings import STORE_VARIABLE
 from rocketpy.config.environment import variable_of
 
 COMPILED = {"cffi", "_cffi_backend", "rocketpy.native"}
