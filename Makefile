@@ -229,7 +229,8 @@ $(VENV)/.console: $(VENV)/.dev setup.py
 test-console: $(VENV)/.console  ## the console in headless Chromium, and the screenshots of its page (Debian: chromium, chromium-driver)
 	$(PYTEST) --numprocesses 0 tests/console
 
-follow-pages: $(VENV)/.dev  ## the commands of pages for operators, literally, on a new Debian with a systemd of its own (root, mmdebstrap, network; committed state)
+follow-pages: export ROCKETPY_SUITE = $(or $(SUITE),trixie)
+follow-pages: $(VENV)/.dev  ## the commands of pages for operators, literally, on a new Debian 13 with a systemd of its own (root, mmdebstrap, network; committed state); SUITE=bookworm: Debian 12
 	$(BIN)/python -m tests.support.follow_page docs/run/install.md docs/run/monitor.md docs/run/backup-and-repair.md
 	$(BIN)/python -m tests.support.follow_page docs/run/install.md docs/run/when-something-goes-wrong.md docs/run/upgrade.md
 	$(BIN)/python -m tests.support.follow_page docs/run/install.md docs/run/public-network.md

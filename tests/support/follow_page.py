@@ -1,8 +1,9 @@
 """Follows pages literally on a fresh machine: `python -m tests.support.follow_page docs/run/install.md` (root, Linux).
 
-The machine is a new Debian 12 as its installer leaves a server, with a systemd and a network of its own; of this
-machine it has the way to packages. build/fresh keeps the system, and each machine is an overlay of it. A copy of the
-checkout is the working directory. Each page is one session of bash, which ends at the first command that fails.
+The machine is a new Debian 13 (ROCKETPY_SUITE=bookworm: 12) as its installer leaves a server, with a systemd and a
+network of its own; of this machine it has the way to packages. build/fresh keeps the system, and each machine is an
+overlay of it. A copy of the checkout is the working directory. Each page is one session of bash, which ends at the
+first command that fails.
 A comment before a block says what is different about it:
 
     <!-- follow: network -->         it installs packages: it runs with the network of this machine
@@ -12,6 +13,7 @@ A comment before a block says what is different about it:
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sys
@@ -34,7 +36,8 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PAGE_S = 1800.0
 # What the installer adds to packages of the priority "important" where a server is asked for, and git for the checkout.
 PACKAGES = "bash-completion,ca-certificates,git,libpam-systemd,netcat-openbsd,openssh-client,systemd-sysv"
-SYSTEM = ROOT / f"build/fresh/bookworm-{zlib.crc32(PACKAGES.encode()):08x}"
+SUITE = os.environ.get("ROCKETPY_SUITE", "trixie")
+SYSTEM = ROOT / f"build/fresh/{SUITE}-{zlib.crc32(PACKAGES.encode()):08x}"
 # Of this machine: how packages are reached, if it is not as everywhere.
 WAY = ("/etc/resolv.conf", "/etc/pip.conf", "/etc/ssl/certs/ca-certificates.crt", "/etc/apt/apt.conf.d/99*")
 
@@ -111,7 +114,7 @@ def made_system() -> Path:
         new = SYSTEM.with_suffix(".new")
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir(parents=True)
-        run("mmdebstrap", "--variant=important", f"--include={PACKAGES}", OLD_LISTS, "bookworm", new)
+        run("mmdebstrap", "--variant=important", f"--include={PACKAGES}", OLD_LISTS, SUITE, new)
         new.rename(SYSTEM)
     return SYSTEM
 
