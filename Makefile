@@ -209,7 +209,7 @@ build/tools/.made:
 	@GOBIN=$(CURDIR)/build/tools/bin go install github.com/compose-spec/compose-go/v2/cmd@v2.16.2 && mv build/tools/bin/cmd build/tools/bin/compose
 	@touch $@
 
-test-packages: deb build/tools/.made  ## image, package and manifests of deploy/, built, run and checked (root; apt install buildah crun etcd-server lintian mmdebstrap python3-dev python3-venv; Go, kubectl)
+test-packages: $(VENV)/.dev deb build/tools/.made  ## image, package and manifests of deploy/, built, run and checked (root; apt install buildah crun etcd-server lintian mmdebstrap python3-dev python3-venv; Go, kubectl)
 	$(PYTEST) --numprocesses 0 tests/packages/test_deb.py tests/packages/test_image.py tests/packages/test_image_clusters.py tests/packages/test_manifests.py
 
 # One line where there is no daemon: with Docker's own errors each test would fail.
@@ -337,8 +337,9 @@ site: $(VENV)/.site  ## guide, operations, decisions and reference as one site: 
 dist: $(VENV)/.built  ## sdist, wheel and bill of materials (CycloneDX) in dist/; tries the wheel, asks for known vulnerabilities
 	@$(BIN)/python deploy/dist.py
 
-deb: $(VENV)/.dev  ## a package for this release of Debian in dist/ (python3-dev, python3-venv)
-	@$(BIN)/python deploy/debian/build.py
+deb:  ## a package for this release of Debian in dist/, by its own Python (python3-dev, python3-venv)
+	@sh deploy/prerequisites.sh /usr/bin/python3
+	@/usr/bin/python3 deploy/debian/build.py
 
 clean:  ## remove all that the other targets made
 	rm -rf $(VENV) build dist *.egg-info rocketpy/native/_rocketpy*.so rocketpy/native/_rocketpy.c .pytest_cache .mypy_cache \

@@ -1,10 +1,10 @@
 """`make deb`: a package for this release of Debian in dist/, rocketpy_VERSION_ARCHITECTURE.deb.
 
-    /usr/lib/rocketpy       a virtual environment of the system's Python, with what rocketpy needs
-    /usr/bin                rocketpy, mqadmin, mqbroker, mqnamesrv
-    /lib/systemd/system     the units of deploy/, for these paths
-    /usr/share/rocketpy     broker.conf, namesrv.conf: postinst copies them to /etc/rocketpy, once
-    /usr/lib/sysusers.d     the user rocketpy
+    /usr/lib/rocketpy         a virtual environment of the system's Python, with what rocketpy needs
+    /usr/bin                  rocketpy, mqadmin, mqbroker, mqnamesrv
+    /usr/lib/systemd/system   the units of deploy/, for these paths
+    /usr/share/rocketpy       broker.conf, namesrv.conf: postinst copies them to /etc/rocketpy, once
+    /usr/lib/sysusers.d       the user rocketpy
 
 The maintainer scripts beside this file do what debhelper writes into such packages. It needs dpkg-deb, python3-venv,
 python3-dev and a C compiler.
@@ -78,6 +78,16 @@ def install_programs(root: Path, wheel: Path) -> None:
     home = root / HOME[1:]
     run(PYTHON, "-m", "venv", "--without-pip", home)
     run(*PIP, "--python", home / "bin/python", "install", "--no-compile", f"{wheel}[{EXTRAS}]")
+    keep_what_runs(home)
+    for core in home.rglob("*.so"):
+        run("strip", "--strip-unneeded", core)
+    (root / "usr/bin").mkdir(parents=True)
+    for command in COMMANDS:
+        (root / "usr/bin" / command).symlink_to(f"../lib/rocketpy/bin/{command}")
+
+
+def keep_what_runs(home: Path) -> None:
+    """Remove what only a developer needs of the environment, and the paths of this machine."""
     for script in (home / "bin").iterdir():
         if script.is_symlink():  # to the system's Python
             continue
@@ -87,16 +97,13 @@ def install_programs(root: Path, wheel: Path) -> None:
             script.write_text(script.read_text().replace(f"#!{home}/", f"#!{HOME}/", 1))
     settings = home / "pyvenv.cfg"
     settings.write_text("".join(re.findall(r"^(?!command).*\n", settings.read_text(), re.MULTILINE)))
-    for core in home.rglob("*.so"):
-        run("strip", "--strip-unneeded", core)
-    (root / "usr/bin").mkdir(parents=True)
-    for command in COMMANDS:
-        (root / "usr/bin" / command).symlink_to(f"../lib/rocketpy/bin/{command}")
+    (home / ".gitignore").unlink(missing_ok=True)  # Python 3.13 writes one
+    shutil.rmtree(home / "include")
 
 
 def install_files(root: Path, version: str) -> None:
     """Put the units, sample configurations, the user, and the documents into their places."""
-    units, samples = root / "lib/systemd/system", root / "usr/share/rocketpy"
+    units, samples = root / "usr/lib/systemd/system", root / "usr/share/rocketpy"
     document, users = root / "usr/share/doc/rocketpy", root / "usr/lib/sysusers.d"
     for directory in (units, samples, document, users):
         directory.mkdir(parents=True)

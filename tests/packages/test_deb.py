@@ -124,7 +124,7 @@ def test_the_life_of_the_package(debian: OwnSystemd) -> None:
     output(debian, "runuser", "-u", "rocketpy", "--", "ln", "-sf", "/root/rocketpy.deb", linked)
     dpkg(debian, "--remove", "rocketpy")
     assert [state for state in states(debian) if state == "active"] == []
-    assert exists(debian, "/usr/lib/rocketpy", "/usr/bin/mqadmin", "/lib/systemd/system/" + BROKER) == [False] * 3
+    assert exists(debian, "/usr/lib/rocketpy", "/usr/bin/mqadmin", "/usr/lib/systemd/system/" + BROKER) == [False] * 3
     assert exists(debian, CONFIGURATION, "/var/lib/rocketpy/store/commitlog", linked) == [True] * 3
 
     # purged: nothing is left but the user, and what a link of a broker's named

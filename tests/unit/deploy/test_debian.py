@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import runpy
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -99,3 +100,16 @@ def test_the_package_has_no_file_of_which_dpkg_would_follow_a_link(tmp_path: Pat
     build["install_files"](tmp_path, "1")
     assert not (tmp_path / "etc").exists()
     assert sorted(path.name for path in (tmp_path / "usr/share/rocketpy").iterdir()) == ["broker.conf", "namesrv.conf"]
+
+
+def test_the_environment_of_the_package_has_only_what_runs(tmp_path: Path) -> None:
+    """Fault: Of Debian 13 the package had a .gitignore, which Python 3.13 writes into environments."""
+    build = runpy.run_path(str(HERE / "build.py"))
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path], check=True)
+    (tmp_path / ".gitignore").write_text("*")
+    for name in ("mqadmin", "pygmentize"):
+        (tmp_path / "bin" / name).write_text(f"#!{tmp_path}/bin/python\n")
+    build["keep_what_runs"](tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"bin", "lib", "lib64", "pyvenv.cfg"}
+    assert {path.name for path in (tmp_path / "bin").iterdir() if not path.is_symlink()} == {"mqadmin"}
+    assert (tmp_path / "bin/mqadmin").read_text() == "#!/usr/lib/rocketpy/bin/python\n"
