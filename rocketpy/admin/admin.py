@@ -35,8 +35,10 @@ from rocketpy.remoting.headers.namesrv import (
     WipeWritePermOfBrokerResponseHeader,
 )
 
+from .core import read_answer
 from .group_requests import GroupRequests
 
+FIGURES_BYTES_MAX = 1 << 20  # of a broker's figures; the console keeps those of all brokers
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 
 
@@ -81,12 +83,14 @@ class Admin(GroupRequests):
     # --- brokers and name servers: figures, configuration, KV configuration, write permission ---
 
     async def runtime_info(self, address: str) -> dict[str, str]:
-        return KVTable.decode((await self.ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)).body).table
+        answer = await self.ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
+        return (await read_answer(KVTable, answer.body, FIGURES_BYTES_MAX)).table
 
     async def ha_status(self, address: str) -> HaStatus | None:
         """A broker's part in replication; None: it is no broker of rocketpy."""
         try:
-            return HaStatus.decode((await self.ask(address, RequestCode.GET_BROKER_HA_STATUS)).body)
+            answer = await self.ask(address, RequestCode.GET_BROKER_HA_STATUS)
+            return await read_answer(HaStatus, answer.body, FIGURES_BYTES_MAX)
         except BrokerError as error:
             if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 return None

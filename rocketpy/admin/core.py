@@ -4,21 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import attrs
 
+from rocketpy import aio
 from rocketpy.client.cluster.brokers import Brokers
 from rocketpy.client.cluster.instance import ClientInstance
 from rocketpy.client.cluster.lifetime import Lifetime, Open, build_client_id
 from rocketpy.client.options import ClientOptions, ProducerOptions
 from rocketpy.codes import RequestCode
 from rocketpy.errors import ClientError, RocketError
+from rocketpy.remoting.bodies.schema import Body
 from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.frame import FRAME_SIZE_MAX
 from rocketpy.remoting.schema import Header
 
 TIMEOUT_S = 5.0
 TO_THE_END = -1  # a timestamp that means the end of the queue
+AT_ONCE_BYTES_MAX = 65_536  # of an answer; a longer one is read in a thread
+ANSWER_OBJECTS_MAX = 400_000  # in one answer: tables of 16 MiB have fewer
+
+B = TypeVar("B", bound=Body)
+
+
+async def read_answer(kind: type[B], body: bytes | None, bytes_max: int = FRAME_SIZE_MAX) -> B:
+    """Read the body of a broker's answer. A broker may be a stranger's, who has registered it in an open name server: a
+    long answer is read in a thread, and other tasks go on.
+
+    Raises:
+        BodyInvalid: it is malformed, or has more than `bytes_max` bytes or ANSWER_OBJECTS_MAX objects.
+    """
+    if len(body or b"") <= AT_ONCE_BYTES_MAX:
+        return kind.decode(body)
+    return await aio.in_thread(kind.decode_report, body, bytes_max, ANSWER_OBJECTS_MAX)
 
 
 class PartialFailure(RocketError):

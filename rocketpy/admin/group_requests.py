@@ -31,6 +31,7 @@ from rocketpy.remoting.headers.client import (
     ResetOffsetRequestHeader,
 )
 
+from .core import read_answer
 from .topic_requests import TopicRequests
 
 PROPERTIES_MAX = 1000  # that a consumer may tell of itself
@@ -41,7 +42,7 @@ class GroupRequests(TopicRequests):
 
     async def group_configs(self, address: str) -> dict[str, SubscriptionGroupConfig]:
         response = await self.ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
-        return SubscriptionGroupWrapper.decode(response.body).subscription_group_table
+        return (await read_answer(SubscriptionGroupWrapper, response.body)).subscription_group_table
 
     async def create_group(self, address: str, config: SubscriptionGroupConfig) -> None:
         await self.ask(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=config.encode())
@@ -61,7 +62,7 @@ class GroupRequests(TopicRequests):
         addresses = [address] if address else (await self.masters_of_topic(retry_topic(group))).values()
         for each_address in addresses:
             response = await self.ask(each_address, RequestCode.GET_CONSUME_STATS, header, timeout_s=self.timeout_s * 3)
-            stats = ConsumeStats.decode(response.body)
+            stats = await read_answer(ConsumeStats, response.body)
             merged.offset_table.update(stats.offset_table)
             merged.consume_tps += stats.consume_tps
         return merged
@@ -82,7 +83,7 @@ class GroupRequests(TopicRequests):
             except RocketError as error:
                 failure = error
                 continue
-            found = ConsumerConnection.decode(response.body)
+            found = await read_answer(ConsumerConnection, response.body)
             if merged is None:
                 merged = found
             else:
@@ -106,7 +107,7 @@ class GroupRequests(TopicRequests):
                 failure = error
                 continue
             known = {connection.client_id for connection in merged.connection_set}
-            found = ProducerConnection.decode(response.body).connection_set
+            found = (await read_answer(ProducerConnection, response.body)).connection_set
             merged.connection_set += [c for c in found if c.client_id not in known]
         if failure is not None and not merged.connection_set:
             raise failure

@@ -17,7 +17,7 @@ from rocketpy.remoting.bodies.topic import (
 from rocketpy.remoting.headers.admin import CreateTopicRequestHeader, TopicRequestHeader, TopicStatsRequestHeader
 from rocketpy.remoting.headers.namesrv import DeleteTopicInNamesrvRequestHeader
 
-from .core import AdminCore, NotFound, each
+from .core import AdminCore, NotFound, each, read_answer
 
 NO_CLUSTER = "Make sure the specified clusterName exists or the name server connected to is correct."  # Java's words
 
@@ -105,7 +105,7 @@ class TopicRequests(AdminCore):
         merged: dict[MessageQueue, TopicOffset] = {}
         for address in (await self.masters_of_topic(topic)).values():
             response = await self.ask(address, RequestCode.GET_TOPIC_STATS_INFO, TopicStatsRequestHeader(topic=topic))
-            merged |= TopicStatsTable.decode(response.body).offset_table
+            merged |= (await read_answer(TopicStatsTable, response.body)).offset_table
         return merged
 
     async def who_consumes(self, topic: str) -> list[str]:

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from rocketpy import aio
 from rocketpy.admin.admin import Admin
+from rocketpy.admin.core import read_answer
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import BrokerError, RequestTimeout, RocketError
 from rocketpy.faults import Faults, printable
@@ -173,7 +174,7 @@ class Poller:
                 try:
                     header = GetConsumeStatsRequestHeader(consumer_group=group.name)
                     answer = await self._admin.ask(broker.address, RequestCode.GET_CONSUME_STATS, header)
-                    found = ConsumeStats.decode(answer.body)
+                    found = await read_answer(ConsumeStats, answer.body)
                     has_queues[broker.name] = bool(found.offset_table)
                     stats.offset_table.update(found.offset_table)
                     stats.consume_tps += found.consume_tps

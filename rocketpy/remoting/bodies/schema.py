@@ -91,14 +91,16 @@ class Body(Value):
         return cls.from_json(loads(data, is_strict=True))
 
     @classmethod
-    def decode_report(cls, data: bytes | None) -> Self:
-        """As `decode`, for the answer of a consumer to an operator, which its broker has passed on: a member of a group
-        may be a stranger. It takes up to a second: for a thread.
+    def decode_report(
+        cls, data: bytes | None, bytes_max: int = REPORT_BYTES_MAX, objects_max: int = REPORT_OBJECTS_MAX
+    ) -> Self:
+        """As `decode`, for the answer of a stranger to an operator: by default that of a consumer, which its broker has
+        passed on. It takes up to a second: for a thread.
 
         Raises:
-            BodyInvalid: as `decode`; it has more than REPORT_BYTES_MAX bytes or REPORT_OBJECTS_MAX objects.
+            BodyInvalid: as `decode`; it has more than `bytes_max` bytes or `objects_max` objects.
         """
-        cls._check_size(data, REPORT_BYTES_MAX, REPORT_OBJECTS_MAX)
+        cls._check_size(data, bytes_max, objects_max)
         return cls.decode(data)
 
     @classmethod

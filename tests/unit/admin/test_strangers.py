@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import attrs
 import pytest
 
+from rocketpy import aio
 from rocketpy.admin import java_files, output
+from rocketpy.admin.admin import FIGURES_BYTES_MAX, Admin
+from rocketpy.admin.core import ANSWER_OBJECTS_MAX
 from rocketpy.admin.group_requests import PROPERTIES_MAX
 from rocketpy.codes import RequestCode
+from rocketpy.errors import BodyInvalid
 from rocketpy.message.trace import Pub
 from rocketpy.remoting.bodies.client import Connection, ConsumerConnection, ConsumerRunningInfo
 from rocketpy.remoting.bodies.group import GroupList
 from rocketpy.remoting.bodies.schema import REPORT_OBJECTS_MAX
+from tests.support import loops
 from tests.support.admin import Mqadmin, with_group
+from tests.support.clients import admin_client
 from tests.support.cluster import FakeCluster
 
 SHOW = ("queryMsgByOffset", "-b", "broker-a", "-t", "T", "-i", "0", "-o", "0")
@@ -142,3 +148,33 @@ def test_a_member_that_tells_too_much_is_refused(mqadmin: Mqadmin, state: Callab
 
     mqadmin("consumerStatus", "-g", "g", "-i", "10.0.0.1@1#2", script=script, status=1)
     assert "at most" in mqadmin.error
+
+
+ASK: list[tuple[Callable[[Admin, str], Awaitable[object]], int, bytes]] = [
+    (Admin.runtime_info, RequestCode.GET_BROKER_RUNTIME_INFO, b" " * (FIGURES_BYTES_MAX + 1)),
+    (Admin.ha_status, RequestCode.GET_BROKER_HA_STATUS, b" " * (FIGURES_BYTES_MAX + 1)),
+    (
+        Admin.group_configs,
+        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+        b'{"subscriptionGroupTable":{' + b'"":{},' * ANSWER_OBJECTS_MAX + b'"":{}}}',
+    ),
+]
+
+
+@pytest.mark.parametrize(("ask", "code", "answer"), ASK, ids=["figures", "replication", "groups"])
+def test_a_broker_that_tells_too_much_is_refused(
+    ask: Callable[[Admin, str], Awaitable[object]], code: int, answer: bytes
+) -> None:
+    """Fault: A stranger's broker in an open name server stopped the console for a minute with 13 MB of groups."""
+
+    async def main() -> None:
+        async with aio.open_nursery() as nursery:
+            cluster = FakeCluster(nursery)
+            broker = cluster.add_broker()
+            broker.answer(code, answer)
+            async with admin_client(cluster) as admin:
+                with pytest.raises(BodyInvalid, match="at most"):
+                    await ask(admin, broker.address)
+            nursery.cancel()
+
+    loops.run(main)
