@@ -92,6 +92,25 @@ static void test_names(rp_queue_files *files, const rp_queue *queue) {
     CHECK(sync_all(files) == RP_OK && whole + data_count == 0 && was_synced(below("queues")) == 1);
 }
 
+/* Fault: A unit that went through a window was in no sync. */
+static void test_window(rp_queue_files *files, const rp_queue *queue) {
+    create(files, queue, 0);
+    CHECK(sync_all(files) == RP_OK && !rp_queue_files_write_mapped(files, queue, 0, "unit", 4, 4));
+    put(files, queue, 0);
+    rp_queue_files_map_next(files, queue, 0, rp_queue_files_find(files, queue, 0), 4, 0);
+    CHECK(sync_all(files) == RP_OK && data_count == 1);
+    CHECK(rp_queue_files_write_mapped(files, queue, 0, "unit", 4, 4));
+    CHECK(sync_all(files) == RP_OK && data_count == 1 && was_synced(below("queues/T/0/00000000000000000000")) == 1);
+    CHECK(rp_queue_files_remove_one(files, queue, 0) == RP_OK);
+    CHECK(!rp_queue_files_write_mapped(files, queue, 0, "unit", 4, 8));
+    create(files, queue, 0);
+    put(files, queue, 0);
+    rp_queue_files_map_next(files, queue, 0, rp_queue_files_find(files, queue, 0), 4, 0);
+    CHECK(rp_queue_files_remove(files, queue) == RP_OK);
+    CHECK(!rp_queue_files_write_mapped(files, queue, 0, "unit", 4, 4));
+    CHECK(sync_all(files) == RP_OK);
+}
+
 /* Fault: A flush of more than 64 queue files wrote everything dirty in the file system. */
 static void test_bound(rp_queue_files *files, rp_queue *const *queues) {
     for (int i = 0; i < SET; i++) create(files, queues[i], 0);
@@ -124,6 +143,7 @@ int main(void) {
     rp_queue_files *files = rp_queue_files_open(block, directory, FILE_SIZE, 1024, 1);
     CHECK(files);
     test_names(files, queues[0]);
+    test_window(files, queues[0]);
     test_bound(files, queues);
     test_failure(files, queues, rp_control_header(block));
     rp_queue_files_close(files);

@@ -117,11 +117,13 @@ static rp_status create_file(rp_cq_writer *writer, const rp_queue *queue, uint64
 /* Write the part of the units that is in one file. */
 static rp_status write_in_file(rp_cq_writer *writer, const rp_queue *queue, uint64_t number, uint64_t at,
                                uint32_t count, const uint8_t *units) {
+    uint64_t size = (uint64_t)count * RP_CQ_UNIT_SIZE, place = at * RP_CQ_UNIT_SIZE;
+    if (rp_queue_files_write_mapped(writer, queue, number, units, size, place)) return RP_OK;
     int fd = rp_queue_files_find(writer, queue, number);
-    if (fd >= 0)
-        return rp_queue_files_write(writer, queue, number, fd, units, (uint64_t)count * RP_CQ_UNIT_SIZE,
-                                    at * RP_CQ_UNIT_SIZE);
-    return errno == ENOENT ? create_file(writer, queue, number, at, count, units) : rp_status_of_errno();
+    if (fd < 0) return errno == ENOENT ? create_file(writer, queue, number, at, count, units) : rp_status_of_errno();
+    rp_status status = rp_queue_files_write(writer, queue, number, fd, units, size, place);
+    if (status == RP_OK) rp_queue_files_map_next(writer, queue, number, fd, size, place);
+    return status;
 }
 
 rp_status rp_cq_write(rp_cq_writer *writer, const rp_queue *queue, uint64_t offset, uint32_t count,

@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include "base/atomic.h"
 #include "base/crash_point.h"
+#include "store/queues/unit_windows.h"
 
 enum { NAME_DIGITS = 20, RELEASE_FILES = 1024 /* looked at per call: half a millisecond */ };
 /* A larger set gains nothing over one syncfs. sync_file_range before the syncs would save a fifth of the time. */
@@ -43,6 +44,7 @@ struct rp_queue_files {
     uint64_t file_size;
     int is_writer;
     rp_file_cache *cache;
+    rp_unit_windows *windows; /* NULL unless it writes */
     pthread_mutex_t lock; /* over what follows; the writer adds, a flush thread takes */
     struct dirty_set dirty;
 };
@@ -58,7 +60,8 @@ rp_queue_files *rp_queue_files_open(rp_control_block *block, const char *directo
     pthread_mutex_init(&files->lock, NULL);
     files->directory = strdup(directory);
     files->cache = rp_file_cache_open(files_max);
-    if (files->directory && files->cache) return files;
+    if (is_writer) files->windows = rp_unit_windows_open();
+    if (files->directory && files->cache && (files->windows || !is_writer)) return files;
     rp_queue_files_close(files);
     errno = ENOMEM;
     return NULL;
@@ -67,6 +70,7 @@ rp_queue_files *rp_queue_files_open(rp_control_block *block, const char *directo
 void rp_queue_files_close(rp_queue_files *files) {
     if (!files) return;
     rp_file_cache_close(files->cache);
+    rp_unit_windows_close(files->windows);
     pthread_mutex_destroy(&files->lock);
     free(files->directory);
     free(files);
@@ -171,12 +175,27 @@ rp_status rp_queue_files_write(rp_queue_files *files, const rp_queue *queue, uin
     return status;
 }
 
+int rp_queue_files_write_mapped(rp_queue_files *files, const rp_queue *queue, uint64_t number, const void *data,
+                                uint64_t size, uint64_t at) {
+    uint32_t index = rp_control_queue_index(files->block, queue);
+    if (!rp_unit_windows_write(files->windows, index, number * files->file_size + at, data, size)) return 0;
+    mark_dirty(files, queue, number, WITH_DATA);
+    return 1;
+}
+
+void rp_queue_files_map_next(rp_queue_files *files, const rp_queue *queue, uint64_t number, int fd, uint64_t size,
+                             uint64_t at) {
+    rp_unit_windows_follow(files->windows, rp_control_queue_index(files->block, queue), fd, number * files->file_size,
+                           files->file_size, at, size);
+}
+
 /* ---- removing ---- */
 
 rp_status rp_queue_files_remove_one(rp_queue_files *files, const rp_queue *queue, uint64_t number) {
     char path[PATH_MAX];
     if (queue_path(files, queue, number, path) < 0) return RP_IO_ERROR;
     rp_file_cache_drop(files->cache, file_key(files, queue, number));
+    rp_unit_windows_drop(files->windows, rp_control_queue_index(files->block, queue));
     if (unlink(path) < 0) return errno == ENOENT ? RP_NOT_FOUND : RP_IO_ERROR;
     mark_dirty(files, queue, number, WITH_NAMES);
     return RP_OK;
@@ -187,6 +206,7 @@ rp_status rp_queue_files_remove(rp_queue_files *files, const rp_queue *queue) {
     rp_status status = RP_OK;
     int error = 0;
     if (queue_path(files, queue, UINT64_MAX, path) < 0) return RP_IO_ERROR;
+    rp_unit_windows_drop(files->windows, rp_control_queue_index(files->block, queue));
     DIR *directory = opendir(path);
     if (!directory) return errno == ENOENT ? RP_OK : RP_IO_ERROR;
     for (struct dirent *entry; (entry = readdir(directory));) {

@@ -32,6 +32,12 @@ rp_status rp_queue_files_finish(rp_queue_files *files, const rp_queue *queue, ui
 /* Write to an existing file, and add it to the set of files to sync. */
 rp_status rp_queue_files_write(rp_queue_files *files, const rp_queue *queue, uint64_t number, int fd, const void *data,
                                uint64_t size, uint64_t at);
+/* The same through the queue's window (unit_windows.h). Returns 0 if the place is not in it: nothing was written. */
+int rp_queue_files_write_mapped(rp_queue_files *files, const rp_queue *queue, uint64_t number, const void *data,
+                                uint64_t size, uint64_t at);
+/* The queue's window moves to the page after what was just written. */
+void rp_queue_files_map_next(rp_queue_files *files, const rp_queue *queue, uint64_t number, int fd, uint64_t size,
+                             uint64_t at);
 /* Remove one file. RP_OK; RP_NOT_FOUND: it does not exist. */
 rp_status rp_queue_files_remove_one(rp_queue_files *files, const rp_queue *queue, uint64_t number);
 /* Remove all files of the queue, its directory, and the topic's if that was its last queue. The queue's generation must

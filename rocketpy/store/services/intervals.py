@@ -8,7 +8,7 @@ import attrs
 from rocketpy.config import MessageStoreConfig
 from rocketpy.config.message_store_config import PAGE_SIZE
 
-UNITS_BEHIND_MAX = 64 << 20  # bytes of log whose units are not on the disk: bounds recovery after a power failure
+UNITS_BEHIND_MAX = 1 << 30  # bytes of log whose units are not on the disk: bounds recovery after a power failure
 DISK_CHECK_INTERVAL_S = 1.0  # time until sends are refused or accepted again; the reference checks every 10 s
 DISK_CHECK_REST_S = 5.0  # while the log does not grow and sends are accepted
 CLEAN_DELAY_S = 60.0  # after start

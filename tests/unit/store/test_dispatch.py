@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -73,6 +74,18 @@ def test_a_queue_that_begins_in_the_middle_is_blank_before(writer: StoreWriter, 
     }
     assert unit_bytes(opened, "T", 0, 63) == struct.pack(">qiq", 0, put.size, 0)
     assert not any((directory / file_name(1000)).read_bytes()[14 * 20 :])
+
+
+def test_units_are_stored_to_the_mapped_page_of_a_queue_that_is_there(writer: StoreWriter, opened: OpenedStore) -> None:
+    """Fault: A mapping kept the disk space of a removed queue file."""
+    directory = str(opened.paths.consumequeue / "T" / "0")
+    puts = [writer.put("T", 0) for _ in range(60)]  # more than a file of 50
+    units = [unit_bytes(opened, "T", 0, offset) for offset in range(60)]
+    assert units == [struct.pack(">qiq", put.phy_offset, put.size, 0) for put in puts]
+    assert Path("/proc/self/maps").read_text().count(directory) == 1
+    entry = opened.control.queue("T", 0)
+    writer.dispatch.expire_queue(entry)
+    assert directory not in Path("/proc/self/maps").read_text()
 
 
 def test_keys_are_split_at_single_spaces(writer: StoreWriter, store: MessageStore) -> None:

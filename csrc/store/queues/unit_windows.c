@@ -1,0 +1,115 @@
+/* See unit_windows.h. Windows are slots of one reserved range of addresses. When all are in use, a hand goes round: a
+ * queue without a window takes that at the hand if it is idle. So while messages go to more queues in turn than there
+ * are windows, all windows stay where they are. */
+#define _GNU_SOURCE
+#include "store/queues/unit_windows.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/shared.h"
+#include "store/control/control_block.h"
+
+enum {
+    WINDOWS_MAX = 49152, /* a process may have 65 530 mappings, by default */
+    LARGE = 256,         /* bytes: with more in one write, a page is soon full */
+    ROOM_MIN = 100,      /* bytes left in the page: some units */
+    IDLE = RP_CONTROL_QUEUES_MAX, /* writes to others: a window was passed over by a turn of any number of queues */
+    NONE = 0
+};
+
+struct window {
+    uint64_t begin; /* in the queue */
+    uint64_t end;
+    uint64_t used_at; /* of `writes` */
+    uint32_t queue;
+};
+
+struct rp_unit_windows {
+    uint64_t page_size;
+    uint8_t *pages;
+    uint32_t *window_of; /* by queue: its window + 1 */
+    struct window *windows;
+    uint64_t writes;
+    uint32_t count;
+    uint32_t hand;
+};
+
+static uint64_t pages_size(const rp_unit_windows *windows) { return WINDOWS_MAX * windows->page_size; }
+
+rp_unit_windows *rp_unit_windows_open(void) {
+    rp_unit_windows *windows = calloc(1, sizeof *windows);
+    if (!windows) return NULL;
+    windows->page_size = (uint64_t)sysconf(_SC_PAGESIZE);
+    windows->pages = rp_private_create(pages_size(windows));
+    windows->window_of = rp_private_create(RP_CONTROL_QUEUES_MAX * sizeof *windows->window_of);
+    windows->windows = rp_private_create(WINDOWS_MAX * sizeof *windows->windows);
+    if (windows->pages && windows->window_of && windows->windows) return windows;
+    rp_unit_windows_close(windows);
+    errno = ENOMEM;
+    return NULL;
+}
+
+void rp_unit_windows_close(rp_unit_windows *windows) {
+    if (!windows) return;
+    if (windows->pages) munmap(windows->pages, pages_size(windows));
+    if (windows->window_of) munmap(windows->window_of, RP_CONTROL_QUEUES_MAX * sizeof *windows->window_of);
+    if (windows->windows) munmap(windows->windows, WINDOWS_MAX * sizeof *windows->windows);
+    free(windows);
+}
+
+static uint8_t *page_of(const rp_unit_windows *windows, uint32_t window) {
+    return windows->pages + (window - 1) * windows->page_size;
+}
+
+int rp_unit_windows_write(rp_unit_windows *windows, uint32_t queue, uint64_t at, const void *data, uint64_t size) {
+    uint32_t number = windows->window_of[queue];
+    struct window *window = &windows->windows[number ? number - 1 : 0];
+    windows->writes++;
+    if (number == NONE || at < window->begin || at + size > window->end) return 0;
+    memcpy(page_of(windows, number) + (at - window->begin), data, size);
+    window->used_at = windows->writes;
+    return 1;
+}
+
+/* A window for another queue, or NONE. */
+static uint32_t take(rp_unit_windows *windows, uint32_t queue) {
+    int is_new = windows->count < WINDOWS_MAX;
+    uint32_t number = is_new ? ++windows->count : windows->hand++ % WINDOWS_MAX + 1;
+    struct window *window = &windows->windows[number - 1];
+    if (!is_new && windows->writes - window->used_at < IDLE) return NONE;
+    if (windows->window_of[window->queue] == number) windows->window_of[window->queue] = NONE;
+    window->queue = queue;
+    window->used_at = windows->writes;
+    return windows->window_of[queue] = number;
+}
+
+/* Map a page of `fd`, or nothing (-1), in place of what the window shows. */
+static void show(rp_unit_windows *windows, uint32_t number, int fd, uint64_t in_file, uint64_t begin, uint64_t end) {
+    struct window *window = &windows->windows[number - 1];
+    int flags = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED;
+    void *page = mmap(page_of(windows, number), windows->page_size, PROT_READ | PROT_WRITE, flags | MAP_FIXED, fd,
+                      (off_t)in_file);
+    window->begin = window->end = 0;
+    if (page == MAP_FAILED || fd < 0) return; /* as before, with pwrite */
+    window->begin = begin;
+    window->end = end;
+}
+
+void rp_unit_windows_follow(rp_unit_windows *windows, uint32_t queue, int fd, uint64_t start, uint64_t file_size,
+                            uint64_t at, uint64_t size) {
+    uint64_t end = at + size, in_file = end - end % windows->page_size;
+    uint64_t page_end = in_file + windows->page_size < file_size ? in_file + windows->page_size : file_size;
+    struct stat info;
+    if (size > LARGE || in_file == end || page_end < end + ROOM_MIN) return;
+    if (fstat(fd, &info) < 0 || (uint64_t)info.st_size < page_end)
+        return; /* a damaged file: a store does not extend it */
+    uint32_t number = windows->window_of[queue] ? windows->window_of[queue] : take(windows, queue);
+    if (number != NONE) show(windows, number, fd, in_file, start + in_file, start + page_end);
+}
+
+void rp_unit_windows_drop(rp_unit_windows *windows, uint32_t queue) {
+    if (windows->window_of[queue]) show(windows, windows->window_of[queue], -1, 0, 0, 0);
+}
