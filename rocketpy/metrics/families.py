@@ -30,8 +30,9 @@ class Families(Collector):
     rows: RowCollector[Any]
 
     def describe(self) -> Iterable[Family]:
-        """Return nothing: registering must not take a snapshot before the broker is up."""
-        return ()
+        """Yield the families without samples: by their names a scrape of `name[]` finds them. It takes no snapshot."""
+        for row in self.rows.rows:
+            yield Family(row.name, row.help, row.kind.value)
 
     def collect(self) -> Iterator[Family]:
         """Yield the families that have samples."""

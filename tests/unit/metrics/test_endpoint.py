@@ -39,6 +39,18 @@ def test_scrape() -> None:
         assert b"\nrocketpy_namesrv_brokers 2.0\n" in answer.read()
 
 
+def test_a_scrape_of_single_names_shows_these_alone() -> None:
+    """As prometheus_client does for other programs.
+    Fault: A scrape of `name[]` was empty."""
+    query = "name[]=rocketpy_namesrv_topics&name[]=nothing"
+    with (
+        serve("127.0.0.1", 0, NamesrvCollector(lambda: SNAPSHOT)) as endpoint,
+        urllib.request.urlopen(f"http://127.0.0.1:{endpoint.port}/metrics?{query}", timeout=10) as answer,
+    ):
+        shown = [line for line in answer.read().decode().splitlines() if line[0] != "#"]
+    assert shown == ["rocketpy_namesrv_topics 7.0"]
+
+
 def scrape(port: int, context: ssl.SSLContext | None) -> bytes:
     kind = "http" if context is None else "https"
     with urllib.request.urlopen(f"{kind}://127.0.0.1:{port}/metrics", timeout=10, context=context) as answer:
