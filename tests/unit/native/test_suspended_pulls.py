@@ -251,7 +251,7 @@ def test_a_look_examines_a_bounded_number_of_units(rigs: Callable[..., FastPath]
 
 def test_many_that_wait_for_one_queue_do_not_hold_up_other_pulls(rigs: Callable[..., FastPath]) -> None:
     """Fault: Thousands of pulls suspended at one queue were examined before any other pull was served."""
-    rig = rigs(400, cq_file_size=200_000)
+    rig = rigs(400, Clock(), cq_file_size=200_000)  # it stands: a sweep would count steps, too
     for connection in range(1, 9):
         for opaque in range(50):
             rig.frame(pull(0, flags=WAIT, expression="TagA", opaque=opaque), connection=connection)
