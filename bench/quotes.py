@@ -214,18 +214,14 @@ QUOTES = (
         "idle with everything on, MiB",
         "≤60",
         Cell("idle.md", ("the same: memory (PSS)",), "value", lambda mib: f"{mib:g}"),
-        remark=": workers of Python 3.11 copy pages when they count references",
-    ),
-    missed(
-        "the same under Python 3.13, MiB",
-        "≤60",
-        Cell("idle-python-313.md", ("the same: memory (PSS)",), "value", lambda mib: f"{mib:g}"),
+        remark=": workers of Python 3.11 copy pages when they count references; "
+        "[{} under Python 3.13](../../bench/results/idle-python-313.md)",
+        more=(Cell("idle-python-313.md", ("the same: memory (PSS)",), "value", lambda mib: f"{mib:g}"),),
     ),
     missed(
         "CPU of an idle broker under Python 3.13, % of a core",
         "≤0.5",
         Cell("idle-python-313.md", ("idle broker with everything on",), "value", lambda percent: f"{percent:g}"),
-        remark=", on a slow machine",
     ),
     missed(
         "import of a consumer, ms",
