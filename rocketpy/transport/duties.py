@@ -1,7 +1,8 @@
 """Background duties of a server. Each runs in its own task, and none can end the server.
 
 If a duty raises an exception, it is reported under its name, counted, and run again at its next interval. Duties that
-rest wake up together, at whole seconds of the clock of trio: to wake a process costs more than most duties.
+rest wake up together, at whole seconds of the clock of trio: to wake a process costs more than most duties. One of
+them sleeps and wakes the others: a timer of trio costs more than many duties, too.
 
 Short: every server has duties, and none of it is about a connection.
 """
@@ -17,6 +18,9 @@ import trio
 from rocketpy.faults import Faults
 
 from .steps import finished
+
+_resting: trio.lowlevel.RunVar[dict[float, trio.lowlevel.ParkingLot]] = trio.lowlevel.RunVar("resting")
+"""By the time at which they wake up: the tasks that wait for the one of them that sleeps."""
 
 
 @attrs.define
@@ -54,7 +58,21 @@ async def run_duty(duty: Duty, faults: Faults) -> None:
 
 async def rest(seconds: float) -> None:
     """Sleep for so long, or until a shared time shortly before."""
-    await trio.sleep_until(shared_time(trio.current_time(), seconds))
+    until_s = shared_time(trio.current_time(), seconds)
+    try:
+        resting = _resting.get()
+    except LookupError:
+        _resting.set(resting := {})
+    while trio.current_time() < until_s:
+        if (others := resting.get(until_s)) is not None:
+            await others.park()
+            continue
+        resting[until_s] = others = trio.lowlevel.ParkingLot()
+        try:
+            await trio.sleep_until(until_s)
+        finally:  # if this task is cancelled, one of the others sleeps on
+            del resting[until_s]
+            others.unpark_all()
 
 
 def shared_time(now_s: float, rest_s: float) -> float:

@@ -7,7 +7,7 @@ import trio
 import trio.testing
 
 from rocketpy.faults import Faults
-from rocketpy.transport.duties import Duty, as_duty, run_duty, shared_time
+from rocketpy.transport.duties import Duty, as_duty, rest, run_duty, shared_time
 
 
 def play(duties: list[Duty], for_s: float) -> Faults:
@@ -70,6 +70,30 @@ def test_duties_that_began_apart_wake_up_together() -> None:
 
 
 APART = ((0.25, 1.0), (0.375, 1.0), (0.75, 5.0), (0.875, 10.0))
+
+
+@pytest.mark.parametrize("cancelled", range(3))
+def test_a_rest_that_is_cancelled_ends_no_other_early_or_late(cancelled: int) -> None:
+    """One of those that rest sleeps for all."""
+    woken: list[tuple[int, float]] = []
+
+    async def main() -> None:
+        scopes = [trio.CancelScope() for _ in range(3)]
+
+        async def sleeper(number: int) -> None:
+            with scopes[number]:
+                for _ in range(2):
+                    await rest(3.0)
+                    woken.append((number, trio.current_time()))
+
+        async with trio.open_nursery() as nursery:
+            for number in range(3):
+                nursery.start_soon(sleeper, number)
+            await trio.sleep(1.5)
+            scopes[cancelled].cancel()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    assert sorted(woken) == [(number, at) for number in range(3) if number != cancelled for at in (3.0, 6.0)]
 
 
 @pytest.mark.parametrize(
