@@ -25,6 +25,7 @@ NAMES: Mapping[str, Sequence[Metric[Snapshot]]] = {
 
 
 def make_here(work: Callable[[], bytes]) -> bytes:
+    """Do the work of an answer in this process."""
     return work()
 
 

@@ -320,7 +320,7 @@ class Guardian:
             self._start_later(child, how)
 
     def _leave_mastership(self, tree: Child) -> None:
-        """Refuse the wanted epoch, of which this store has lost bytes: a new coordinator lets the group elect."""
+        """Refuse the wanted epoch: this store has lost bytes of it. The killed coordinator lets the group elect."""
         self.process.log("this store cannot serve epoch %d: leaving the mastership", tree.role.epoch)
         self._refused, tree.role, tree.start_at = tree.role.epoch, Role(), self.process.clock()
         self._signal(self.coordinator, signal.SIGKILL)
