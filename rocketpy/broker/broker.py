@@ -36,7 +36,7 @@ from .clock import CHECK_INTERVAL_S, Clock, ProcessPauses, seconds_to_midnight
 from .current_settings import CurrentSettings
 from .delays.levels import DelayLevels, DelayProgress
 from .delays.schedule import ScheduleService
-from .managers.broker_stats import BrokerHealth, BrokerStatsManager, WorkerCounters
+from .managers.broker_stats import SAMPLE_S, BrokerHealth, BrokerStatsManager, WorkerCounters
 from .managers.client_journal import ClientJournal, OpenChannel
 from .managers.config_file import ConfigFile
 from .managers.consumer import ConsumerManager
@@ -90,7 +90,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CONFIG_SAVE_S, FILTER_SAVE_S, CHECKS_SAVE_S = 1.0, 10.0, 10.0
-BACKLOG_S, CLIENT_SWEEP_S, LOCK_SWEEP_S, STORE_TRIM_S = 15.0, 10.0, 60.0, 60.0
+WATER_MARKS_S, BACKLOG_S, CLIENT_SWEEP_S, LOCK_SWEEP_S, STORE_TRIM_S = 2.0, 15.0, 10.0, 60.0, 60.0
 PROGRESS_S = 5.0
 RESTART_S = 10.0  # of a duty that goes on by itself, when it has failed
 
@@ -345,12 +345,12 @@ class BrokerController:
             Duty("closing silent clients", CLIENT_SWEEP_S, self._sweep_clients),
             Duty("trimming the store", STORE_TRIM_S, as_duty(services.store.trim)),
             Duty("dropping expired locks", LOCK_SWEEP_S, as_work(services.locks.sweep)),
-            Duty("sampling seconds", 1.0, as_duty(stats.sample_second)),
+            Duty("sampling counters", SAMPLE_S, as_duty(stats.sample_counters)),
             Duty("sampling minutes", 10.0, as_work(stats.sample_minute), first_s=0.0),
             Duty("sampling hours", 600.0, as_work(stats.sample_hour)),
             Duty("sampling days", 3600.0, as_work(stats.sample_day)),
             Duty("counting days", 1.0, self._count_day, first_s=0.0),
-            Duty("logging water marks", 1.0, as_duty(WaterMarks(services.pool_loads).look)),
+            Duty("logging water marks", WATER_MARKS_S, as_duty(WaterMarks(services.pool_loads).look)),
             Duty("looking for groups that are behind", BACKLOG_S, self.backlog.look),
             Duty("switching off slow groups", SLOW_READERS_S, as_work(self._slow_readers.switch_off_slow_groups)),
             Duty("telling members of changes", RESTART_S, self.notifier.run, first_s=0.0),
@@ -362,10 +362,13 @@ class BrokerController:
             return [*duties, Duty("copying the master's tables", RESTART_S, self.table_copier.run, first_s=0.0)]
         transactions, interval_s = services.transactions, settings.broker.transaction_check_interval / 1000
         role = self._role
+        if settings.store.is_automatic:
+            duties.append(
+                Duty("watching the route to this master", WATCH_S, MasterRoute(settings, self._outer_api).look)
+            )
         return [
             *duties,
             Duty("delivering delayed messages", RESTART_S, role.while_master(services.schedule.run), first_s=0.0),
-            Duty("watching the route to this master", WATCH_S, MasterRoute(settings, self._outer_api).look),
             Duty("checking transactions", interval_s, role.if_master(transactions.check)),
             Duty("storing old half messages again", PROGRESS_S, role.if_master(transactions.renew)),
             Duty("keeping the progress of transactions", PROGRESS_S, as_duty(transactions.keep_progress)),

@@ -15,7 +15,7 @@ from typing import Protocol
 
 logger = logging.getLogger(__name__)
 
-CHECK_INTERVAL_S = 1.0
+CHECK_INTERVAL_S = 2.0
 LATE_MS = 5_000  # a check later than this means that the process was paused
 REMEMBERED = 64  # pauses; the oldest is forgotten first
 

@@ -208,7 +208,8 @@ def _rates(rates: list[float]) -> str:
 
 @attrs.define(eq=False)
 class WaterMarks:
-    """The water-mark lines of the log: the pools in which requests wait, and for how long. Call `look` once a second.
+    """The water-mark lines of the log: the pools in which requests wait, and for how long. Call `look` each few
+    seconds.
 
     The reference writes a line per pool and second into a file of its own. Here a pool has a line when its first
     request has waited for a noticeable time, and at most one in ten seconds; metrics show all pools at all times.

@@ -32,7 +32,6 @@ BACKLOG = 1024
 LOG_INTERVAL_S = 10.0  # between two lines about refused connections
 ACCEPTS_PER_TURN = 64
 PENDING_MAX = 256  # accepted but not yet handed over; beyond it nothing is accepted
-TURN_S = 1.0
 RETRY_S = 0.05  # when there is no descriptor at all, or no memory
 OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -107,7 +106,7 @@ class Acceptor:
         context.report_ready()
         while not self.block.stop:
             self.block.beat(time.monotonic_ns())
-            self.turn(TURN_S)
+            self.turn(context.beat_s)
 
     def turn(self, timeout_s: float) -> None:
         """Wait for connections, then accept and pass on all of them."""

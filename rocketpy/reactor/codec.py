@@ -19,8 +19,6 @@ from .ring import ring_array
 from .topology import MANAGER, SEND, Topology
 from .worker_spec import WorkerContext
 
-TURN_NS = 1_000_000_000
-
 
 class CodecConfig:
     """The configuration of the decoder `name`: a codec worker, or a selector when there are no codec workers.
@@ -80,6 +78,6 @@ class CodecMain:
         drop_crashed_request(context.block, self._topology)
         codec = self._config.open()
         context.report_ready()
-        while lib.rp_codec_run(codec, TURN_NS) != lib.RP_STOPPED:
+        while lib.rp_codec_run(codec, context.beat_ns) != lib.RP_STOPPED:
             pass
         lib.rp_codec_close(codec)

@@ -60,6 +60,7 @@ from .worker_messages import (
     name_of,
     unchecked,
 )
+from .worker_spec import BEAT_MAX_S
 
 DONE_AT_ONCE = frozenset({WorkerMessage.CLOSED, WorkerMessage.COMMIT_OFFSET})
 """Messages that are complete after `_take` and harmless when repeated. They are released after `_take`, so that a crash
@@ -68,7 +69,7 @@ BATCH_RECORDS = 256  # messages of one ring per turn, then other rings and the p
 BATCH_NS = 10_000_000  # time of the first ring in a turn, and of all others together: heartbeats and rings wait so long
 LINES_PER_TURN, LINES_MAX = 32, 1_024  # of the request log; LINES_MAX: that wait for their turn
 CHECK_TIMEOUT_S = 60.0  # of a long check, in turns with those of others
-TURN_S, STOP_TURN_S = 1.0, 0.01  # STOP_TURN_S: while the last requests are being served
+STOP_TURN_S = 0.01  # while the last requests are being served
 AWAY_NS = 2_000_000_000  # a loop that has not turned for this long was paused
 
 
@@ -117,15 +118,19 @@ class RequestServer:
     def __attrs_post_init__(self) -> None:
         self.connections = ServedConnections(self.gateway, self.handlers.slow_path, self._preparations.cancel)
 
-    async def run(self) -> None:
-        """Serve until stopped. This nursery owns the tasks of the pools and of detached requests."""
+    async def run(self, beat_s: float = BEAT_MAX_S) -> None:
+        """Serve until stopped. This nursery owns the tasks of the pools and of detached requests.
+
+        Args:
+            beat_s: seconds between two heartbeats of a worker without work.
+        """
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             for pool in self.pools.pools:
                 queue = self._queues[pool.name] = PoolQueue[_Job](pool)
                 for _ in range(pool.tasks):
                     nursery.start_soon(self._serve_pool, queue)
-            await self._pump()
+            await self._pump(beat_s)
             self.gateway.wake()
             for queue in self._queues.values():
                 queue.close()
@@ -137,7 +142,7 @@ class RequestServer:
 
     # -- ring messages
 
-    async def _pump(self) -> None:
+    async def _pump(self, beat_s: float) -> None:
         while True:
             moved = self.turn()
             if moved:
@@ -152,8 +157,8 @@ class RequestServer:
             self.block.prepare_sleep(naps=self.gateway.has_unhurried)
             if all(reader.is_empty() for reader in self.inputs):
                 now_s = trio.current_time()
-                # A whole second: duties of this loop wake up then (transport/duties.py).
-                rest_s = STOP_TURN_S if self.block.stop else TURN_S - now_s % 1.0
+                # At an even second: duties of this loop wake up then (transport/duties.py).
+                rest_s = STOP_TURN_S if self.block.stop else beat_s - now_s % beat_s
                 with trio.move_on_at(now_s + min(rest_s, self.gateway.rest_s(self.now_ns()))):
                     await trio.lowlevel.wait_readable(self.block.doorbell)
             else:

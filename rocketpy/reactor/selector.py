@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-TURN_NS = 1_000_000_000
 LOG_INTERVAL_S = 10.0  # between two lines of one reason
 COMPLAINTS: dict[int, str] = {
     lib.RP_COUNT_CONNECTIONS_REFUSED: "the limit is reached; raise connectionsMax, or open files (ulimit -Hn)",
@@ -140,7 +139,7 @@ class SelectorMain:
         min_phy_offset = self._settings.min_phy_offset
         complaints = Complaints(context.block)  # created here: earlier counts were logged by the previous process
         while status == lib.RP_OK:
-            status = lib.rp_selector_run(selector, TURN_NS)
+            status = lib.rp_selector_run(selector, context.beat_ns)
             complaints.report()
             if view != ffi.NULL and min_phy_offset is not None:
                 lib.rp_log_view_trim(view, min_phy_offset())

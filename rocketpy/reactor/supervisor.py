@@ -227,7 +227,8 @@ class Supervisor:
     def _child(self, spec: WorkerSpec) -> _Child:
         doorbells = [other.block.doorbell for other in self.specs]
         identity = Identity(spec.title, [self._news, *doorbells, *spec.keep_fds], prefers_latency=spec.prefers_latency)
-        return _Child(spec, identity, WorkerContext(spec.name, spec.block, lambda: self._tell_ready(spec)))
+        context = WorkerContext(spec.name, spec.block, lambda: self._tell_ready(spec), spec.beat_s)
+        return _Child(spec, identity, context)
 
     def _start(self, children: Sequence[_Child]) -> None:
         for child in children:

@@ -33,7 +33,6 @@ from .worker_messages import decode_host
 
 TLS_WORKER_HANDSHAKES_MAX = 512  # at once; each takes about 50 KB
 ARRIVALS_PER_TURN = 16
-TURN_S = 1.0
 RECEIVE_SIZE = 65_536
 UNREAD_MAX = 2**20  # bytes of a refused client
 ARRIVAL_MAX = 64  # bytes of an rp_host, and room
@@ -182,7 +181,7 @@ class HandshakeLoop:
     def run(self) -> None:
         """Serve until `stop`; the body of the thread."""
         while not self._is_stopped.is_set():
-            self.turn(TURN_S)
+            self.turn(LOOK_S)
         for handshake in list(self._by_fd.values()):
             self._end(handshake)
         self._poller.close()

@@ -44,7 +44,6 @@ WAITING_MAX = 64 * 1024 * 1024
 FAREWELL_S = 10.0  # a selector that closes has already waited its own time for the client
 LOOKS_MAX = 256  # in a turn, at clients that have not acknowledged their last bytes
 EVENTS_MAX = 32  # in a turn, after which the heart beats: a part of nothing but updates of keys takes up to 60 ms
-TURN_S = 1.0
 STOP_TURN_S = 0.02  # clients acknowledge the last bytes without an event
 STOP_S = 5.0
 NOTHING = memoryview(b"")
@@ -349,7 +348,7 @@ class TlsMain:
         before = Figures()
         leave_s = None
         while leave_s is None or (len(pump) and time.monotonic() < leave_s):
-            if pump.turn(STOP_TURN_S if pump.is_stopping() else TURN_S):
+            if pump.turn(STOP_TURN_S if pump.is_stopping() else context.beat_s):
                 self.block.awake()
             while self._ready:
                 done = self._ready.popleft()

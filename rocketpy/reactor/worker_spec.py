@@ -24,6 +24,8 @@ class StopPhase:
 
 
 DOUBLINGS_MAX = 30
+BEAT_MAX_S = 2.0  # a wake-up each second costs an idle process 0.02 % of a core
+BEATS = 5  # at least, before a silent worker is killed
 EXIT_REOPEN = 75  # EX_TEMPFAIL: the store has to be opened anew, so the broker stops in order and starts again
 
 
@@ -54,6 +56,13 @@ class WorkerContext:
     block: WorkerBlock
     report_ready: Callable[[], None]
     """Called once when the worker serves. The broker is ready when all workers have called it."""
+    beat_s: float = BEAT_MAX_S
+    """The loop of a worker without work turns at least so often: it sends a heartbeat, and closes what it no longer
+    needs."""
+
+    @property
+    def beat_ns(self) -> int:
+        return int(self.beat_s * 1e9)
 
 
 Main: TypeAlias = Callable[[WorkerContext], int | None]
@@ -88,6 +97,11 @@ class WorkerSpec:
     memory (processes/boot/memory.py)."""
     prefers_latency: bool = False
     """The kernel is asked to run it soon after a wake-up, in short slices. For workers that do little per message."""
+
+    @property
+    def beat_s(self) -> float:
+        """Seconds between two heartbeats."""
+        return BEAT_MAX_S if self.hang_timeout_s is None else min(BEAT_MAX_S, self.hang_timeout_s / BEATS)
 
     @property
     def title(self) -> str:

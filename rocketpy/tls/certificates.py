@@ -24,7 +24,7 @@ from .contexts import FILE_BYTES_MAX, client_context, server_context
 
 logger = logging.getLogger(__name__)
 
-LOOK_S = 1.0
+LOOK_S = 2.0
 DAY_S = 86_400
 EXPIRES_SOON_DAYS = 14
 _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)

@@ -1,8 +1,8 @@
 """Background duties of a server. Each runs in its own task, and none can end the server.
 
 If a duty raises an exception, it is reported under its name, counted, and run again at its next interval. Duties that
-rest wake up together, at whole seconds of the clock of trio: to wake a process costs more than most duties. One of
-them sleeps and wakes the others: a timer of trio costs more than many duties, too.
+rest wake up together, at whole seconds of the clock of trio, at even ones where that fits: to wake a process costs
+more than most duties. One of them sleeps and wakes the others: a timer of trio costs more than many duties, too.
 
 Short: every server has duties, and none of it is about a connection.
 """
@@ -27,7 +27,7 @@ _resting: trio.lowlevel.RunVar[dict[float, trio.lowlevel.ParkingLot]] = trio.low
 class Duty:
     """Background work that is repeated.
 
-    `run` is called every `interval_s` seconds, the first time after `first_s` (None: one interval); up to a second
+    `run` is called every `interval_s` seconds, the first time after `first_s` (None: one interval); up to two seconds
     earlier, at a time that duties share. For a `run` that loops by itself and returns only when it fails, `interval_s`
     is the time until it is called again.
     """
@@ -76,8 +76,9 @@ async def rest(seconds: float) -> None:
 
 
 def shared_time(now_s: float, rest_s: float) -> float:
-    """Return the last whole second within a rest, or half second if it is shorter than a second; else its end."""
-    grid_s = 1.0 if rest_s >= 1.0 else 0.5
+    """Return the last whole second within a rest, the last even one if the rest takes 2, 4, 6.. seconds, the last half
+    one if it is shorter than a second; else its end."""
+    grid_s = 0.5 if rest_s < 1.0 else 1.0 if rest_s % 2.0 else 2.0
     shared_s = math.floor((now_s + rest_s) / grid_s) * grid_s
     return shared_s if shared_s > now_s else now_s + rest_s
 

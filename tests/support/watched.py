@@ -64,7 +64,7 @@ ALARMS = f"""
 [broker]
 no_answer_seconds = 3
 no_master_seconds = 5
-worker_silent_seconds = 2
+worker_silent_seconds = 4
 window_minutes = 0.5
 
 [[group]]

@@ -6,7 +6,7 @@
 #include "ipc/worker_counters.h"
 
 enum { BUDGET = 4 << 20 /* bytes of log between two looks at the rings */ };
-static const int64_t SLEEP_MAX_NS = 500000000; /* how old the heartbeat of an idle worker may become */
+static const int64_t WORK_MAX_NS = 500000000; /* from a record to the return: the caller sees that the log grows */
 /* While messages come in, the worker polls every millisecond and is not marked asleep: the send worker need not wake it
  * for each message, which would cost both some 15 microseconds. A suspended pull does not wait for the end of such a
  * short sleep: the send worker rings the doorbell all the same if the message's queue is watched, and so does the pull
@@ -41,7 +41,7 @@ static int needs_flush(const rp_control *control) {
 static void sleep_until(rp_worker *worker, int64_t until_ns) {
     int64_t left_ns = until_ns - (int64_t)rp_now_ns();
     rp_add(&worker->counters[RP_COUNT_SLEEPS], 1);
-    rp_worker_sleep(worker, left_ns < 0 ? 0 : left_ns < SLEEP_MAX_NS ? left_ns : SLEEP_MAX_NS);
+    rp_worker_sleep(worker, left_ns < 0 ? 0 : left_ns);
 }
 
 static void sleep_briefly(rp_worker *worker) {
@@ -56,7 +56,10 @@ rp_status rp_store_loop(rp_dispatch *dispatch, rp_control *control, rp_worker *w
     rp_dispatch_set_watchers(dispatch, &worker->heartbeat_ns, wakes_flush ? flush : NULL);
     for (;;) {
         int64_t now = (int64_t)rp_now_ns();
-        if (rp_dispatch_is_behind(dispatch)) worked_ns = now;
+        if (rp_dispatch_is_behind(dispatch)) {
+            worked_ns = now;
+            if (now + WORK_MAX_NS < until_ns) until_ns = now + WORK_MAX_NS;
+        }
         rp_store_release(&worker->heartbeat_ns, (uint64_t)now);
         rp_add(&worker->counters[RP_COUNT_LOOPS], 1);
         if (rp_load_acquire32(&worker->stop)) return RP_STOPPED;

@@ -45,7 +45,8 @@ BY_NAME = tuple(_KEYS)  # items of topics and groups
 KNOWN_ITEMS = (*BY_NAME, BROKER_PUT_NUMS, BROKER_GET_NUMS)
 SCHEDULE_CONSUMER = "SCHEDULE_CONSUMER"  # the group that the deliveries of delayed messages count for
 
-TPS_WINDOWS_S = (10, 60, 600)
+SAMPLE_S = 2
+TPS_WINDOWS_S = (10, 60, 600)  # multiples of SAMPLE_S
 ITEMS_PER_STEP = 500
 
 
@@ -91,7 +92,7 @@ class BrokerHealth:
 
 
 @attrs.frozen
-class _Second:
+class _Sample:
     at_ms: int
     counters: WorkerCounters
 
@@ -106,7 +107,7 @@ class BrokerStatsManager:
         self._counters = counters
         self._clock = clock
         self._items: dict[str, dict[str, StatsItem]] = {name: {} for name in KNOWN_ITEMS}
-        self._seconds: deque[_Second] = deque(maxlen=TPS_WINDOWS_S[-1] + 1)
+        self._samples: deque[_Sample] = deque(maxlen=TPS_WINDOWS_S[-1] // SAMPLE_S + 1)
         self._item_count = 0  # of topics and groups
         self._fall_sizes: dict[str, dict[int, int]] = {}  # topic@group -> queue id -> bytes behind
         self.put_total_yesterday_morning = 0
@@ -213,8 +214,14 @@ class BrokerStatsManager:
         """Seconds since the start, by the clock of the boot timestamp, as in the reference: both tell the time here."""
         return (self._clock.now_ms() - self.boot_timestamp_ms) // 1000
 
-    def sample_second(self) -> None:
-        self._seconds.append(_Second(self._clock.monotonic_ms(), self._counters()))
+    def sample_counters(self) -> None:
+        """Called every SAMPLE_S, for rates and latencies of the last minutes."""
+        self._samples.append(_Sample(self._clock.monotonic_ms(), self._counters()))
+
+    def _sample_before(self, window_s: int) -> _Sample | None:
+        """Return the sample at the beginning of the last `window_s` seconds; None: there is none yet."""
+        back = window_s // SAMPLE_S
+        return self._samples[-back - 1] if len(self._samples) > back else None
 
     def sample_minute(self) -> Generator[None, None, None]:
         """Called every 10 s: take the snapshots for the figures of the last minute. Work in steps, as the next two."""
@@ -253,8 +260,8 @@ class BrokerStatsManager:
         figure."""
         rates = []
         for window in TPS_WINDOWS_S:
-            if len(self._seconds) > window:
-                first, last = self._seconds[-window - 1], self._seconds[-1]
+            if (first := self._sample_before(window)) is not None:
+                last = self._samples[-1]
                 span_ms = last.at_ms - first.at_ms
                 rates.append((value(last.counters) - value(first.counters)) * 1000 / span_ms if span_ms > 0 else 0.0)
         return rates or [0.0]
@@ -262,9 +269,10 @@ class BrokerStatsManager:
     def put_buckets(self, window_s: int | None = None) -> tuple[int, ...]:
         """Puts by latency (bucket k: up to 2^k microseconds), of the last `window_s` seconds; None: since the start."""
         now = self._counters().put_latency_buckets
-        if window_s is None or len(self._seconds) <= window_s:
+        first = None if window_s is None else self._sample_before(window_s)
+        if first is None:
             return now
-        before = self._seconds[-window_s - 1].counters.put_latency_buckets
+        before = first.counters.put_latency_buckets
         return tuple(late - early for late, early in zip(now, before, strict=True)) if before else now
 
     def put_latency_ms(self, quantile: float, window_s: int | None = None) -> float:

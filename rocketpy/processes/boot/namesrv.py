@@ -22,7 +22,6 @@ from .service_manager import ServiceManager
 from .sockets import raise_descriptor_limit
 
 NAMESRV = "namesrv"
-BEAT_S = 1.0
 
 
 def run_name_server(settings: NamesrvSettings, manager: ServiceManager) -> int:
@@ -112,7 +111,7 @@ class NamesrvMain:
             while not context.block.stop:
                 context.block.beat(time.monotonic_ns())
                 context.block.prepare_sleep()
-                with trio.move_on_at(shared_time(trio.current_time(), BEAT_S)):
+                with trio.move_on_at(shared_time(trio.current_time(), context.beat_s)):
                     await trio.lowlevel.wait_readable(context.block.doorbell)
                 context.block.awake()
             nursery.cancel_scope.cancel()

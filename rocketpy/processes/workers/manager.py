@@ -236,7 +236,7 @@ class ManagerMain(RequestServerMain):
                 beside.start_soon(run_duty, reload_duty(certificates), server.gateway.faults)
             if (file := self.inherited.certificates.credentials) is not None:
                 beside.start_soon(run_duty, _credentials_duty(file), server.gateway.faults)
-            await server.run()
+            await server.run(context.beat_s)
             beside.cancel_scope.cancel()
 
 

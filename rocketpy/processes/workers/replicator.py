@@ -19,8 +19,6 @@ from rocketpy.replication.master_handshakes import HaPort
 
 from .inherited import Inherited
 
-TURN_NS = 1_000_000_000
-
 
 class ReplicatorMain:
     """`main` of the replicator of a master.
@@ -71,7 +69,7 @@ class ReplicatorMain:
         header = self._control.header
         master = Master(self._config, self._port, header, self._slaves, self._group, member=self._member)
         context.report_ready()
-        while master.turn(TURN_NS):
+        while master.turn(context.beat_ns):
             pass
         master.close()
 

@@ -80,5 +80,5 @@ class QueryMain(RequestServerMain):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(run_duty, Duty("trimming the store", STORE_TRIM_S, as_duty(store.trim)), faults)
             context.report_ready()
-            await server.run()
+            await server.run(context.beat_s)
             nursery.cancel_scope.cancel()

@@ -20,7 +20,6 @@ from rocketpy.store.formats.unit import rounded_file_size
 
 from .inherited import Inherited
 
-TURN_NS = 1_000_000_000
 QUEUE_FILES_MAX = 4096  # consume queue files that all pull workers together keep open
 
 
@@ -82,7 +81,7 @@ class SendMain:
         if send == ffi.NULL:
             raise StoreError(f"cannot write the CommitLog in {self._commitlog}: {os.strerror(ffi.errno)}")
         context.report_ready()
-        while lib.rp_send_run(send, TURN_NS) != lib.RP_STOPPED:
+        while lib.rp_send_run(send, context.beat_ns) != lib.RP_STOPPED:
             pass
         lib.rp_send_close(send)
 
@@ -134,7 +133,7 @@ class PullMain:
         if pull == ffi.NULL:
             raise StoreError(f"cannot read the consume queues in {self._consume_queues}: {os.strerror(ffi.errno)}")
         context.report_ready()
-        while lib.rp_pull_run(pull, TURN_NS) != lib.RP_STOPPED:
+        while lib.rp_pull_run(pull, context.beat_ns) != lib.RP_STOPPED:
             pass
         lib.rp_pull_close(pull)
 

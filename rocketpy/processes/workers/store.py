@@ -42,7 +42,7 @@ class StoreMain:
             needed_by_slaves=lambda: inherited.slaves.needed_phy_offset,
         )
         service = StoreService(inherited.settings.store, inherited.control, seams)
-        service.run(context.report_ready)
+        service.run(context.report_ready, context.beat_s)
 
     @property
     def _waits_for_disk(self) -> str:

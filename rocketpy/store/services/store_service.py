@@ -1,7 +1,8 @@
 """The store worker: dispatch in its main thread; flush, allocation, cleaning and timers in other threads.
 
 Every long call is C with the GIL released. The main thread returns to Python for requests of the manager, for errors,
-and twice a second. The worker ends when it is ordered to stop and has dispatched all published records.
+twice a second while the log grows, and for each heartbeat. The worker ends when it is ordered to stop and has
+dispatched all published records.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from .timer_thread import TimerThread
 
 logger = logging.getLogger(__name__)
 
-LOOP_NS = 500_000_000  # how late the other threads see that the log grows again
+BEAT_S = 0.5
 LOOP_PENDING_NS = 2_000_000  # while a request waits until dispatch reaches its position
 LOOK_S = 1.0  # between two checks for removed files that are still open
 REMOVAL_RETRY_S = 30.0
@@ -106,8 +107,9 @@ class StoreService:
         self._cut_short = 0  # records with too many keys that were logged
         self._keys_limit = LogLimit()
 
-    def run(self, report_ready: Callable[[], None]) -> None:
-        """Serve until the worker is told to stop; `report_ready` is called when the files are open.
+    def run(self, report_ready: Callable[[], None], beat_s: float = BEAT_S) -> None:
+        """Serve until the worker is told to stop; `report_ready` is called when the files are open. The main thread
+        sends a heartbeat each `beat_s` seconds, or sooner.
 
         Raises:
             StoreError: the files cannot be opened.
@@ -132,7 +134,8 @@ class StoreService:
             report_ready()
             cleaning = QueueCleaning(self._control, dispatch, trim, self._threads)
             self._ask(None, cleaning.finish_deletions())
-            self._dispatch_until_stopped(dispatch, flush, cleaning, ffi.NULL if timers is None else timers.handle)
+            handle = ffi.NULL if timers is None else timers.handle
+            self._dispatch_until_stopped(dispatch, flush, cleaning, handle, int(beat_s * 1e9))
         finally:
             self._stop.set()
             self._growth.ring()
@@ -162,14 +165,16 @@ class StoreService:
 
     # --- main thread ---
 
-    def _dispatch_until_stopped(self, dispatch: Dispatch, flush: Any, cleaning: QueueCleaning, timers: Any) -> None:
+    def _dispatch_until_stopped(
+        self, dispatch: Dispatch, flush: Any, cleaning: QueueCleaning, timers: Any, beat_ns: int
+    ) -> None:
         manager = self._seams.manager_in or ffi.NULL
         wakes_flush = (
             self._is_sync_flush or not self._config.flush_commit_log_timed
         )  # wake the flush thread for each put
         looked_s = time.monotonic()
         while self._failure is None:
-            timeout_ns = LOOP_PENDING_NS if self._requests else LOOP_NS
+            timeout_ns = LOOP_PENDING_NS if self._requests else beat_ns
             status = lib.rp_store_loop(
                 *(dispatch.handle, self._control.header, self._seams.worker, manager),
                 *(flush, wakes_flush, timers, timeout_ns),

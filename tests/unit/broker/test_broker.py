@@ -91,9 +91,9 @@ def test_duties_by_the_clock(tmp_path: Path) -> None:
             await rig.heartbeat("a", group="G", topics={"T": "*"}, channel=client)
             rig.broker.commit_offset("G", "T", 0, 5, rig.clock.monotonic_ms())
             for second in range(1, 5):  # without a standstill
-                rig.clock.advance(5_000)
+                rig.clock.advance(2_500)
                 await clock_to(float(second))
-            for _ in range(21):
+            for _ in range(23):
                 rig.clock.advance(5_000)
                 rig.broker._pauses.check()
             await clock_to(5.5)

@@ -22,14 +22,14 @@ def test_silence_is_counted_while_the_process_runs() -> None:
     pauses.begin()
     heard_ms = clock.mono_ms
     for _ in range(3):
-        clock.advance(1000)
+        clock.advance(2000)
         pauses.check()
-    clock.advance(1000 + LATE_MS)
+    clock.advance(2000 + LATE_MS)
     pauses.check()
-    assert pauses.silence_ms(heard_ms, clock.mono_ms) == 4000 + LATE_MS, "late, but not by much"
-    clock.advance(601_000)
+    assert pauses.silence_ms(heard_ms, clock.mono_ms) == 8000 + LATE_MS, "late, but not by much"
+    clock.advance(602_000)
     pauses.check()
-    assert pauses.silence_ms(heard_ms, clock.mono_ms) == 5000 + LATE_MS
+    assert pauses.silence_ms(heard_ms, clock.mono_ms) == 10_000 + LATE_MS
     assert pauses.silence_ms(clock.mono_ms, clock.mono_ms + 7) == 7
 
 

@@ -116,6 +116,11 @@ def hang(context: WorkerContext, journal: Journal) -> None:
     signal.pause()
 
 
+def tell_beat(context: WorkerContext, journal: Journal) -> None:
+    journal.say(f"beats each {context.beat_s} s")
+    serve(context, journal)
+
+
 def test_a_worker_without_heartbeat_is_killed_and_replaced(launch: Launcher) -> None:
     clock = SharedClock()
     run = launch({"a": (hang, {"hang_timeout_s": 10.5})}, clock=clock)
@@ -126,6 +131,14 @@ def test_a_worker_without_heartbeat_is_killed_and_replaced(launch: Launcher) -> 
     assert run.journal.line() == "log: worker a has not sent a heartbeat for 11.0 s: killing it"
     assert run.journal.line() == "log: worker a was killed by SIGKILL; restarting now"
     assert run.journal.line() == "hangs 2"
+
+
+@pytest.mark.parametrize(("hang_timeout_s", "beat_s"), [(None, 2.0), (10.0, 2.0), (3.0, 0.6)])
+def test_a_worker_without_work_sends_several_heartbeats_before_it_counts_as_hung(
+    hang_timeout_s: float | None, beat_s: float, launch: Launcher
+) -> None:
+    run = launch({"a": (tell_beat, {"hang_timeout_s": hang_timeout_s})})
+    assert run.journal.line() == f"beats each {beat_s} s"
 
 
 def test_what_the_supervisor_slept_itself_counts_against_nobody(launch: Launcher) -> None:

@@ -15,7 +15,6 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 from rocketpy.broker.fast_path.ring_fast_path import RingFastPath, WorkerLinks
 from rocketpy.codes import RequestCode
 from rocketpy.config import BrokerSettings
-from rocketpy.reactor import request_server
 from rocketpy.reactor.channel import Gateway
 from rocketpy.reactor.handlers import Handlers
 from rocketpy.reactor.outbox import Outbox
@@ -61,8 +60,7 @@ class Rig:
 
 
 @pytest.fixture
-def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
-    monkeypatch.setattr(request_server, "TURN_S", HOUR_S)
+def rig() -> Iterator[Rig]:
     blocks = {name: WorkerBlock(name, n) for n, name in enumerate(("manager", "selector", "send", "pull"))}
     requests = Ring(65536, blocks["selector"], blocks["manager"])
     replies = Ring(65536, blocks["manager"], blocks["selector"])
@@ -106,7 +104,7 @@ def stop(rig: Rig) -> None:
 def test_a_reply_after_an_await_wakes_its_selector(rig: Rig) -> None:
     async def main() -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(rig.server.run)
+            nursery.start_soon(rig.server.run, HOUR_S)
             origin = ring_messages.origin_record(ring_messages.origin(5))
             request = RemotingCommand.request(RequestCode.DELETE_TOPIC_IN_BROKER)
             assert rig.requests.write(WorkerMessage.COMMAND, origin + request.encode()[4:])
@@ -125,7 +123,7 @@ def test_a_reply_after_an_await_wakes_its_selector(rig: Rig) -> None:
 def test_what_a_background_task_tells_the_fast_path_wakes_it(rig: Rig) -> None:
     async def main() -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(rig.server.run)
+            nursery.start_soon(rig.server.run, HOUR_S)
             await asleep(rig)
             rig.fast_path.topic_changed("T", perm=6, read_queue_nums=1, write_queue_nums=1, multi_tag=False)
             await rig.is_woken("send")
@@ -150,7 +148,7 @@ def test_what_found_no_room_leaves_when_there_is_room(rig: Rig) -> None:
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(rig.server.run)
+            nursery.start_soon(rig.server.run, HOUR_S)
             await asleep(rig)
             count = 2 * 65536 // 1000
             for n in range(count):

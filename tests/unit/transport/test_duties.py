@@ -98,7 +98,17 @@ def test_a_rest_that_is_cancelled_ends_no_other_early_or_late(cancelled: int) ->
 
 @pytest.mark.parametrize(
     ("now_s", "rest_s", "shared_s"),
-    [(10.0, 1.0, 11.0), (10.3, 1.0, 11.0), (10.9, 10.0, 20.0), (10.3, 0.5, 10.5), (10.3, 0.1, 10.4), (10.0, 0.7, 10.5)],
+    [
+        (10.0, 1.0, 11.0),
+        (10.3, 1.0, 11.0),
+        (10.9, 10.0, 20.0),
+        (11.9, 10.0, 20.0),
+        (11.9, 2.0, 12.0),
+        (11.9, 5.0, 16.0),
+        (10.3, 0.5, 10.5),
+        (10.3, 0.1, 10.4),
+        (10.0, 0.7, 10.5),
+    ],
 )
 def test_a_shared_time_is_at_the_end_of_a_rest_or_shortly_before(now_s: float, rest_s: float, shared_s: float) -> None:
     assert shared_time(now_s, rest_s) == pytest.approx(shared_s)

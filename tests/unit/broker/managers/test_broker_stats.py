@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from rocketpy.broker.current_settings import CurrentSettings
-from rocketpy.broker.managers.broker_stats import KNOWN_ITEMS, BrokerStatsManager, WorkerCounters
+from rocketpy.broker.managers.broker_stats import KNOWN_ITEMS, SAMPLE_S, BrokerStatsManager, WorkerCounters
 from rocketpy.broker.managers.stats_item import DAY_SNAPSHOTS, StatsItem, StatsSnapshot
 from rocketpy.config import BrokerConfig, BrokerSettings, RocketpyConfig
 from rocketpy.message.names import SCHEDULE_TOPIC
@@ -159,10 +159,10 @@ def test_rates_of_the_windows_that_are_full() -> None:
     clock, total = FakeClock(), 0
     stats = BrokerStatsManager(settings(), lambda: WorkerCounters(messages_put=total), clock)
     assert stats.rates(lambda c: c.messages_put) == [0.0]
-    for second in range(61):
+    for second in range(0, 61, SAMPLE_S):
         total = second * (10 if second <= 50 else 20)
-        stats.sample_second()
-        clock.advance(1000)
+        stats.sample_counters()
+        clock.advance(SAMPLE_S * 1000)
     rates = stats.rates(lambda c: c.messages_put)
     assert rates == [pytest.approx((1200 - 500) / 10), pytest.approx(20.0)]
 
@@ -180,9 +180,9 @@ def test_latencies_of_a_window_are_those_of_its_puts() -> None:
     stats = BrokerStatsManager(settings(), lambda: WorkerCounters(put_latency_buckets=tuple(buckets)), clock)
     buckets[2] = 100
     assert stats.put_buckets(60) == (0, 0, 100), "since the start, when that is less"
-    for _ in range(61):
-        stats.sample_second()
-        clock.advance(1000)
+    for _ in range(0, 61, SAMPLE_S):
+        stats.sample_counters()
+        clock.advance(SAMPLE_S * 1000)
     buckets[0] = 7
     assert stats.put_buckets(60) == (7, 0, 0) and stats.put_buckets() == (7, 0, 100)
     assert stats.put_latency_ms(0.99, 60) == 0.001 and stats.put_latency_ms(0.99) == 0.004

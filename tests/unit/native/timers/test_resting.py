@@ -26,7 +26,7 @@ LOOP_NS = 5_000_000
 class WatchedRig(TimerRig):
     """Its timer thread waits for an hour when it rests."""
 
-    looks = sent = 0
+    looks = sent = status = 0
 
     @property
     def boot_ms(self) -> int:
@@ -45,7 +45,7 @@ class WatchedRig(TimerRig):
     def knows_all(self) -> bool:
         return int(self.header.pending) == self.sent
 
-    def send_and_dispatch(self) -> None:
+    def send_and_dispatch(self, timeout_ns: int = LOOP_NS) -> None:
         """As the send worker and the main thread of the store worker do, one after the other."""
         self.sent += 1
         command = send_request("T", 0, [b"body"], self.sent)
@@ -55,7 +55,8 @@ class WatchedRig(TimerRig):
         lib.rp_codec_wake(self.path.codec)
         lib.rp_send_run(self.path.send, 0)
         worker = self.path.workers["store"]
-        lib.rp_store_loop(self.path.dispatch, self.control, worker, ffi.NULL, ffi.NULL, 0, self.timers, LOOP_NS)
+        loop = self.path.dispatch, self.control, worker, ffi.NULL, ffi.NULL, 0, self.timers
+        self.status = lib.rp_store_loop(*loop, timeout_ns)
 
 
 @contextmanager
@@ -79,3 +80,11 @@ def test_it_rests_until_records_are_dispatched(tmp_path: Path) -> None:
             wait_until(rig.knows_all, "the timer is known")
             rig.advance(10_000)  # no timer came for a while
     rig.close()
+
+
+def test_the_loop_of_the_store_returns_soon_after_a_record(tmp_path: Path) -> None:
+    """Fault: After a rest of the broker its log reached the disk a whole heartbeat later than it grew."""
+    rig = WatchedRig(tmp_path, rest_ms=HOUR_MS)
+    rig.add_timer_topic()
+    rig.send_and_dispatch(HOUR_MS * 1_000_000)
+    assert rig.status == Status.EMPTY
