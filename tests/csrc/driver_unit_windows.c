@@ -10,7 +10,7 @@
 #include "store/queues/unit_windows.h"
 #include "check.h"
 
-enum { UNIT = 20, WINDOWS = 49152 };
+enum { UNIT = 20, WINDOWS = 4096 };
 #define PAGE ((uint64_t)sysconf(_SC_PAGESIZE))
 #define FILE_SIZE (3 * PAGE - 1000)
 #define START (7 * FILE_SIZE)
@@ -85,12 +85,12 @@ static void test_turns(rp_unit_windows *windows) {
 int main(void) {
     char path[] = "/tmp/rocketpy-unit-windows-XXXXXX";
     CHECK((fd = mkstemp(path)) >= 0 && unlink(path) == 0 && ftruncate(fd, (off_t)FILE_SIZE) == 0);
-    rp_unit_windows *windows = rp_unit_windows_open();
+    rp_unit_windows *windows = rp_unit_windows_open(WINDOWS);
     CHECK(windows);
     test_pages(windows);
     test_worthwhile(windows);
     rp_unit_windows_close(windows);
-    CHECK((windows = rp_unit_windows_open()));
+    CHECK((windows = rp_unit_windows_open(WINDOWS)));
     test_turns(windows);
     rp_unit_windows_close(windows);
     close(fd);

@@ -60,7 +60,7 @@ rp_queue_files *rp_queue_files_open(rp_control_block *block, const char *directo
     pthread_mutex_init(&files->lock, NULL);
     files->directory = strdup(directory);
     files->cache = rp_file_cache_open(files_max);
-    if (is_writer) files->windows = rp_unit_windows_open();
+    if (is_writer) files->windows = rp_unit_windows_open(0);
     if (files->directory && files->cache && (files->windows || !is_writer)) return files;
     rp_queue_files_close(files);
     errno = ENOMEM;

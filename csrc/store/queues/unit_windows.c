@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include "store/queues/unit_windows.h"
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -13,7 +14,8 @@
 #include "store/control/control_block.h"
 
 enum {
-    WINDOWS_MAX = 49152, /* a process may have 65 530 mappings, by default */
+    MAPPINGS_DEFAULT = 65530,
+    WINDOWS_LIMIT = 262144,
     LARGE = 256,         /* bytes: with more in one write, a page is soon full */
     ROOM_MIN = 100,      /* bytes left in the page: some units */
     IDLE = RP_CONTROL_QUEUES_MAX, /* writes to others: a window was passed over by a turn of any number of queues */
@@ -29,6 +31,7 @@ struct window {
 
 struct rp_unit_windows {
     uint64_t page_size;
+    uint32_t windows_max;
     uint8_t *pages;
     uint32_t *window_of; /* by queue: its window + 1 */
     struct window *windows;
@@ -37,15 +40,27 @@ struct rp_unit_windows {
     uint32_t hand;
 };
 
-static uint64_t pages_size(const rp_unit_windows *windows) { return WINDOWS_MAX * windows->page_size; }
+/* Three quarters of the mappings that a process may have: others are the log's and the libraries'. */
+static uint32_t windows_allowed(void) {
+    FILE *file = fopen("/proc/sys/vm/max_map_count", "r");
+    unsigned long mappings = MAPPINGS_DEFAULT;
+    if (file && fscanf(file, "%lu", &mappings) != 1) mappings = MAPPINGS_DEFAULT;
+    if (file) fclose(file);
+    return mappings / 4 >= WINDOWS_LIMIT / 3 ? WINDOWS_LIMIT : (uint32_t)(mappings / 4 * 3 + 1);
+}
 
-rp_unit_windows *rp_unit_windows_open(void) {
+static uint64_t pages_size(const rp_unit_windows *windows) { return windows->windows_max * windows->page_size; }
+
+static uint64_t windows_size(const rp_unit_windows *windows) { return windows->windows_max * sizeof(struct window); }
+
+rp_unit_windows *rp_unit_windows_open(uint32_t windows_max) {
     rp_unit_windows *windows = calloc(1, sizeof *windows);
     if (!windows) return NULL;
     windows->page_size = (uint64_t)sysconf(_SC_PAGESIZE);
+    windows->windows_max = windows_max ? windows_max : windows_allowed();
     windows->pages = rp_private_create(pages_size(windows));
     windows->window_of = rp_private_create(RP_CONTROL_QUEUES_MAX * sizeof *windows->window_of);
-    windows->windows = rp_private_create(WINDOWS_MAX * sizeof *windows->windows);
+    windows->windows = rp_private_create(windows_size(windows));
     if (windows->pages && windows->window_of && windows->windows) return windows;
     rp_unit_windows_close(windows);
     errno = ENOMEM;
@@ -56,7 +71,7 @@ void rp_unit_windows_close(rp_unit_windows *windows) {
     if (!windows) return;
     if (windows->pages) munmap(windows->pages, pages_size(windows));
     if (windows->window_of) munmap(windows->window_of, RP_CONTROL_QUEUES_MAX * sizeof *windows->window_of);
-    if (windows->windows) munmap(windows->windows, WINDOWS_MAX * sizeof *windows->windows);
+    if (windows->windows) munmap(windows->windows, windows_size(windows));
     free(windows);
 }
 
@@ -76,8 +91,8 @@ int rp_unit_windows_write(rp_unit_windows *windows, uint32_t queue, uint64_t at,
 
 /* A window for another queue, or NONE. */
 static uint32_t take(rp_unit_windows *windows, uint32_t queue) {
-    int is_new = windows->count < WINDOWS_MAX;
-    uint32_t number = is_new ? ++windows->count : windows->hand++ % WINDOWS_MAX + 1;
+    int is_new = windows->count < windows->windows_max;
+    uint32_t number = is_new ? ++windows->count : windows->hand++ % windows->windows_max + 1;
     struct window *window = &windows->windows[number - 1];
     if (!is_new && windows->writes - window->used_at < IDLE) return NONE;
     if (windows->window_of[window->queue] == number) windows->window_of[window->queue] = NONE;

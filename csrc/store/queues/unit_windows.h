@@ -9,8 +9,8 @@
 
 typedef struct rp_unit_windows rp_unit_windows;
 
-/* NULL with errno. */
-rp_unit_windows *rp_unit_windows_open(void);
+/* `windows_max` 0: as many as the kernel allows (vm.max_map_count). NULL with errno. */
+rp_unit_windows *rp_unit_windows_open(uint32_t windows_max);
 void rp_unit_windows_close(rp_unit_windows *windows);
 /* Write to the queue, if all of it lies in the queue's window. `at`: bytes from the begin of file 0. 1 if so. */
 int rp_unit_windows_write(rp_unit_windows *windows, uint32_t queue, uint64_t at, const void *data, uint64_t size);
