@@ -158,6 +158,7 @@ def machine() -> dict[str, Any]:
         "cores": os.cpu_count() or 0,
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
         "kernel": platform.release(),
+        "max_map_count": int(Path("/proc/sys/vm/max_map_count").read_text()),
         "python": platform.python_version(),
         "load_average": round(os.getloadavg()[0], 2),
     }
