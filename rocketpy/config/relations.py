@@ -35,6 +35,7 @@ def check_broker(settings: BrokerSettings, lines: Mapping[str, int]) -> None:
     checker.check_identity(settings)
     checker.check_ports(settings)
     checker.check_store(settings)
+    checker.check_selectors(settings)
     checker.check_rings(settings)
 
 
@@ -232,6 +233,11 @@ class _Checker:
         if store.max_index_num <= 1 or store.max_hash_slot_num * 4 + store.max_index_num * 20 + 40 > 2**31 - 1:
             self._fail("maxIndexNum", "an index file, 40 + 4 · maxHashSlotNum + 20 · maxIndexNum, must be < 2 GiB")
 
+    def check_selectors(self, settings: BrokerSettings) -> None:
+        most, at_start = settings.rocketpy.selector_workers_max, settings.rocketpy.selector_workers
+        if 0 < most < at_start:
+            self._fail("selectorWorkersMax", f"{most} is less than selectorWorkers ({at_start})")
+
     def check_rings(self, settings: BrokerSettings) -> None:
         rings = ring_count(settings)
         total = rings * settings.rocketpy.ring_size
@@ -249,7 +255,10 @@ def filter_bit_count(error_percent: int, expected: int) -> int:
 
 
 def ring_count(settings: BrokerSettings) -> int:
-    """Rings of the default shape (docs/understand/architecture.md): one per (producer, consumer) pair that talks."""
+    """Rings of the default shape (docs/understand/architecture.md): one per (producer, consumer) pair that talks.
+
+    Without those of selectors that are started when they are needed: there are as many of them as fit.
+    """
     selectors = settings.rocketpy.selector_workers
     codecs = settings.rocketpy.codec_workers
     pulls = settings.rocketpy.pull_workers

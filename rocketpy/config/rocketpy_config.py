@@ -9,6 +9,7 @@ from rocketpy.values import Value
 from .setting import Effect, setting
 
 RING_SIZE_MIN = 65_536
+SELECTORS_MAX = 64
 METRICS_PORT_FREE = -1  # 5557 or the next free port
 KEPT_SHARE = 7 / 16
 
@@ -25,7 +26,16 @@ class RocketpyConfig(Value):
         unit="processes",
         default_text="serverSelectorThreads (at most one per core), else a quarter of the cores (1 to 4)",
         at_least=1,
-        at_most=64,
+        at_most=SELECTORS_MAX,
+    )
+    selector_workers_max: int = setting(
+        0,
+        "selectorWorkersMax",
+        "Most selectors. Those beyond selectorWorkers start when all others have connectionsMax connections, and stay. "
+        "There are fewer if rings would have to shrink for them (sharedMemoryMax).",
+        unit="processes",
+        default_text="as many as 65536 connections need, at most 4 more; selectorWorkers if connectionsMax is given",
+        at_most=SELECTORS_MAX,
     )
     codec_workers: int = setting(
         0,

@@ -1,5 +1,8 @@
 """The acceptor worker: accepts connections and passes each to the selector with the fewest connections.
 
+When all selectors have as many as they accept, the next connection goes to a spare one, which the supervisor starts for
+it (WorkerSpec.starts_on). When there is none left, a selector gets it all the same: it refuses, counts and logs it.
+
 The supervisor opens the listening sockets before it forks and keeps them open: a connection that arrives while the
 acceptor is being restarted waits in the kernel's backlog. When file descriptors have run out, the acceptor uses a spare
 one to accept a connection and close it at once. Otherwise the waiting connection would keep the loop busy.
@@ -10,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
+import math
 import os
 import select
 import socket
@@ -66,7 +70,13 @@ class Target:
 
     block: WorkerBlock
     handoff: socket.socket  # the acceptor's end
+    room: float = math.inf  # the number of connections that it accepts
+    is_spare: bool = False  # it is started when its first connection waits for it
     _handed: int = attrs.field(init=False, default=0)
+
+    @property
+    def is_started(self) -> bool:
+        return not self.is_spare or self._handed > 0 or self.block.epoch > 0
 
     @property
     def load(self) -> int:
@@ -101,8 +111,6 @@ class Acceptor:
     )
 
     def run(self, context: WorkerContext) -> None:
-        if self.parked is not None:
-            self._pending += take_over(self.parked)
         context.report_ready()
         while not self.block.stop:
             self.block.beat(time.monotonic_ns())
@@ -110,6 +118,10 @@ class Acceptor:
 
     def turn(self, timeout_s: float) -> None:
         """Wait for connections, then accept and pass on all of them."""
+        if self.parked is not None:
+            self._take_parked()
+            if self.parked is not None and not self._pending:
+                timeout_s = 0.0  # there are more
         poller = select.poll()
         poller.register(self.block.doorbell, select.POLLIN)
         if self._pending:  # every selector is behind; there is no event for its recovery
@@ -126,6 +138,15 @@ class Acceptor:
         for listener, number in self.listeners:
             if listener.fileno() in ready:
                 self._accept_batch(listener, number)
+        self._distribute()
+
+    def _take_parked(self) -> None:
+        """Take parked connections as long as others have room for them: all at once may be more than open files."""
+        while self.parked is not None and len(self._pending) < PENDING_MAX:
+            taken = take_over(self.parked)
+            self._pending += taken
+            if not taken:  # its other end is that of our selectors now
+                self.parked = None
         self._distribute()
 
     def _accept_batch(self, listener: socket.socket, number: int) -> None:
@@ -166,14 +187,19 @@ class Acceptor:
         """Fill the selectors with the fewest connections first; skip a selector whose socket pair is full."""
         loads = [target.load for target in self.targets]
         full: set[int] = set()
-        while self._pending and len(full) < len(self.targets):
-            choice = min(
-                (index for index in range(len(self.targets)) if index not in full),
-                key=lambda index: (loads[index], (index - self._turn) % len(self.targets)),
-            )
+        while self._pending and (choices := self._choices(loads) - full):
+            choice = min(choices, key=lambda index: (loads[index], (index - self._turn) % len(self.targets)))
             self._turn = choice + 1
             if not self.targets[choice].hand_over(self._pending[:1]):
                 full.add(choice)
                 continue
             loads[choice] += 1
             os.close(self._pending.pop(0).fd)
+
+    def _choices(self, loads: Sequence[int]) -> set[int]:
+        """Return the selectors that may get the next connection: those with room, else a spare one, else any."""
+        started = {index for index, target in enumerate(self.targets) if target.is_started}
+        if with_room := {index for index in started if loads[index] < self.targets[index].room}:
+            return with_room
+        spare = next((index for index in range(len(self.targets)) if index not in started), None)
+        return started if spare is None else {spare}

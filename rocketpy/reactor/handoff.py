@@ -82,13 +82,9 @@ def pass_to_tls(worker: socket.socket, connection: socket.socket, peer: Peer) ->
 
 
 def take_over(source: socket.socket) -> list[Accepted]:
-    """Take all connections that were passed so far; the caller owns them."""
-    taken: list[Accepted] = []
-    while True:
-        try:
-            listeners, fds, _, _ = socket.recv_fds(source, HANDOFF_MAX, HANDOFF_MAX, socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return taken
-        if not fds:
-            return taken
-        taken += [Accepted(fd, listener) for fd, listener in zip(fds, listeners, strict=True)]
+    """Take connections that were passed together; the caller owns them. None: nothing is left."""
+    try:
+        listeners, fds, _, _ = socket.recv_fds(source, HANDOFF_MAX, HANDOFF_MAX, socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return []
+    return [Accepted(fd, listener) for fd, listener in zip(fds, listeners, strict=True)]

@@ -50,7 +50,9 @@ STEPS_PER_TURN = 100  # connections of a dead selector that are dropped at once
 class ReactorSizes:
     """Number of workers of each kind, and the shared memory of their rings."""
 
-    selector_workers: int = attrs.field(default=1, validator=attrs.validators.in_(range(1, 255)))
+    selector_workers: int = attrs.field(default=1, validator=attrs.validators.in_(range(1, 128)))
+    spare_selectors: int = attrs.field(default=0, validator=attrs.validators.in_(range(127)))
+    """Selectors that are started when all others are full; see `with_spares`."""
     codec_workers: int = attrs.field(default=1, validator=attrs.validators.ge(0))
     pull_workers: int = attrs.field(default=1, validator=attrs.validators.in_(range(1, lib.RP_PULL_WORKERS_MAX + 1)))
     query_workers: int = attrs.field(default=0, validator=attrs.validators.ge(0))
@@ -65,7 +67,13 @@ class ReactorSizes:
 
     @property
     def selectors(self) -> tuple[str, ...]:
-        return tuple(f"selector-{n}" for n in range(self.selector_workers))
+        """The names of all selectors, those that are started later last."""
+        return tuple(f"selector-{n}" for n in range(self.selector_workers + self.spare_selectors))
+
+    @property
+    def spares(self) -> tuple[str, ...]:
+        """The names of the spare selectors."""
+        return self.selectors[self.selector_workers :]
 
     @property
     def codecs(self) -> tuple[str, ...]:
@@ -145,16 +153,23 @@ def capacities(sizes: ReactorSizes) -> Mapping[tuple[str, str], int]:
     Raises:
         ConfigError: even the smallest rings are too many for `shared_bytes_max`.
     """
+    return _plan(sizes, _ring_bytes(sizes))
+
+
+def _plan(sizes: ReactorSizes, ring_bytes: int) -> dict[tuple[str, str], int]:
+    return {(wire.producer, wire.consumer): max(wire.at_least, int(ring_bytes * wire.share)) for wire in wires(sizes)}
+
+
+def _ring_bytes(sizes: ReactorSizes) -> int:
+    """Return the largest size of rings with which all of them fit."""
     ring_bytes = sizes.ring_bytes
     if ring_bytes < RING_BYTES_MIN or ring_bytes & (ring_bytes - 1):
         raise ConfigError(f"{ring_bytes} bytes; a power of two, at least {RING_BYTES_MIN}, is needed", key="ringSize")
     while True:
-        plan = {
-            (wire.producer, wire.consumer): max(wire.at_least, int(ring_bytes * wire.share)) for wire in wires(sizes)
-        }
+        plan = _plan(sizes, ring_bytes)
         total = sum(plan.values())
         if total <= sizes.shared_bytes_max:
-            return plan
+            return ring_bytes
         if ring_bytes == RING_BYTES_MIN:
             raise ConfigError(
                 f"{len(plan)} rings take {total} bytes, more than {sizes.shared_bytes_max}; "
@@ -162,6 +177,18 @@ def capacities(sizes: ReactorSizes) -> Mapping[tuple[str, str], int]:
                 key="sharedMemoryMax",
             )
         ring_bytes //= 2
+
+
+def with_spares(sizes: ReactorSizes, wanted: int) -> ReactorSizes:
+    """Return `sizes` with so many spare selectors, or fewer: the rings of the others do not shrink for them.
+
+    Raises:
+        ConfigError: as `capacities`.
+    """
+    ring_bytes = _ring_bytes(sizes)
+    wider = (attrs.evolve(sizes, spare_selectors=spares) for spares in range(wanted, 0, -1))
+    fitting = (each for each in wider if sum(_plan(each, ring_bytes).values()) <= each.shared_bytes_max)
+    return next(fitting, sizes)
 
 
 @attrs.frozen(eq=False)

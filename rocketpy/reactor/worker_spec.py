@@ -89,8 +89,9 @@ class WorkerSpec:
     """Seconds without a heartbeat after which it is killed and restarted; None: never."""
     restart: RestartPolicy = RestartPolicy()
     starts_on: int | None = None
-    """A listening socket: the worker is started when a connection waits there. None: it is started with the broker. A
-    process less is 4 % of idle memory (processes/boot/memory.py)."""
+    """A socket at which a connection waits for the worker when it is to be started: one that listens, or the end of a
+    handoff pair. None: it is started with the broker. A process less is 4 % of idle memory (processes/boot/memory.py).
+    """
     is_simple: bool = False
     """`main` imports nothing, starts no thread and draws no random number: it is little more than a loop of the C core.
     Then the interpreter is not told of the fork, which would cost each worker pages of its own, in all 6 % of idle

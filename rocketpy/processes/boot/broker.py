@@ -24,8 +24,9 @@ from rocketpy.reactor.worker_spec import EXIT_REOPEN, WorkerSpec
 
 from ...logs import set_up_logging
 from ..member.marks import EPOCH_FILE, EXIT_OTHER_EPOCH, INCARNATION_FILE
+from .capacity import with_capacity
 from .service_manager import ServiceManager
-from .sockets import Sockets, connections_max, memory_bytes, open_sockets, raise_descriptor_limit
+from .sockets import Sockets, open_sockets
 from .store_opening import StoreOpening, begin_replication, requested_cut, start_again
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def run_broker(
     with open_sockets(settings, manager) as sockets:
         if sockets.metrics is not None:
             settings = _with(settings, metrics_port=sockets.metrics.getsockname()[1])
-        settings = _with_connections_max(settings)
+        settings = with_capacity(settings)
 
         def on_ready() -> None:
             print("\n".join(say(settings)), flush=True)
@@ -121,10 +122,13 @@ def run_tree(
             return EXIT_OTHER_EPOCH
         check_tables(opened)
         begin_replication(opened, settings)
-        most, selectors = settings.rocketpy.connections_max, settings.rocketpy.selector_workers
-        logger.info("each of %d selectors accepts up to %d connections (connectionsMax)", selectors, most)
-        topology = Topology.create(reactor_sizes(settings))
-        memory = manager_memory(settings, opened)
+        sizes = reactor_sizes(settings)
+        logger.info(
+            "each of %d selectors accepts up to %d connections (connectionsMax); %d of them start when others are full",
+            *(len(sizes.selectors), settings.rocketpy.connections_max, sizes.spare_selectors),
+        )
+        topology = Topology.create(sizes)
+        memory = manager_memory(settings, sizes, opened)
         specs += worker_specs(settings, topology, opened, memory, sockets, member, certificates, access)
         stop_timeout_s = settings.rocketpy.stop_timeout_millis / 1000
         supervisor = Supervisor(specs, stop_timeout_s=stop_timeout_s, on_ready=on_ready)
@@ -199,14 +203,6 @@ def ready_line(settings: BrokerSettings) -> str:
     place = f"[{settings.broker.broker_name}, {settings.broker_addr}]"
     known = f" and name server is {settings.broker.namesrv_addr}" if settings.broker.namesrv_addr else ""
     return f"The broker{place} boot success. serializeType=JSON{known}"
-
-
-def _with_connections_max(settings: BrokerSettings) -> BrokerSettings:
-    """Return the settings with the default of connectionsMax for this machine."""
-    descriptors, selectors = raise_descriptor_limit(), settings.rocketpy.selector_workers
-    if settings.rocketpy.connections_max:
-        return settings
-    return _with(settings, connections_max=connections_max(descriptors, memory_bytes(), selectors))
 
 
 def _with(settings: BrokerSettings, **changes: Any) -> BrokerSettings:

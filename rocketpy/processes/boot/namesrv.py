@@ -18,8 +18,8 @@ from rocketpy.transport.duties import shared_time
 
 from ...logs import set_up_logging
 from ..workers.garbage_collection import short_collections
+from .capacity import raise_descriptor_limit
 from .service_manager import ServiceManager
-from .sockets import raise_descriptor_limit
 
 NAMESRV = "namesrv"
 

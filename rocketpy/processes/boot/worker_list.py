@@ -27,6 +27,7 @@ from rocketpy.reactor.topology import (
     TLS,
     ReactorSizes,
     Topology,
+    with_spares,
 )
 from rocketpy.reactor.worker_spec import Main, RestartPolicy, StopPhase, WorkerContext, WorkerSpec
 from rocketpy.replication.secret import read_secret
@@ -59,7 +60,7 @@ SIMPLE_ROLES = frozenset({ACCEPTOR, "selector", "codec", SEND, PULL})
 
 def reactor_sizes(settings: BrokerSettings) -> ReactorSizes:
     own = settings.rocketpy
-    return ReactorSizes(
+    sizes = ReactorSizes(
         selector_workers=own.selector_workers,
         codec_workers=own.codec_workers,
         pull_workers=own.pull_workers,
@@ -69,9 +70,10 @@ def reactor_sizes(settings: BrokerSettings) -> ReactorSizes:
         ring_bytes=own.ring_size,
         shared_bytes_max=own.ring_memory_max,
     )
+    return with_spares(sizes, own.selector_workers_max - own.selector_workers)
 
 
-def manager_memory(settings: BrokerSettings, opened: OpenedStore) -> ManagerMemory:
+def manager_memory(settings: BrokerSettings, sizes: ReactorSizes, opened: OpenedStore) -> ManagerMemory:
     """Return the memory that a restarted manager inherits; created before the first fork."""
     own = settings.rocketpy
     return ManagerMemory.create(
@@ -79,7 +81,7 @@ def manager_memory(settings: BrokerSettings, opened: OpenedStore) -> ManagerMemo
         own.kept_memory_bytes,
         is_ours=opened.is_ours,
         clock=SystemClock(),
-        clients_max=own.connections_max * own.selector_workers,
+        clients_max=own.connections_max * len(sizes.selectors),
     )
 
 
@@ -155,10 +157,11 @@ def _remoting_workers(
     for selector in sizes.selectors:
         main = SelectorMain(topology, selector, table, _selector_settings(inherited))
         to_tls = [selectors_end for selectors_end, _ in topology.tls_handoffs.values()]
-        own = (topology.handoffs[selector][1], main.parked, *to_tls)
-        fds = tuple(sock.fileno() for sock in own if sock is not None)
-        yield spec(selector, "selector", main, StopPhase.SELECTORS, quiet_phase=StopPhase.INTAKE, keep_fds=fds)
-    acceptor, kept = _acceptor(topology, listeners, member)
+        handoff, others = topology.handoffs[selector][1].fileno(), (main.parked, *to_tls)
+        fds = (handoff, *(sock.fileno() for sock in others if sock is not None))
+        how = {"quiet_phase": StopPhase.INTAKE, "starts_on": handoff if selector in sizes.spares else None}
+        yield spec(selector, "selector", main, StopPhase.SELECTORS, keep_fds=fds, **how)
+    acceptor, kept = _acceptor(topology, listeners, settings.rocketpy.connections_max, member)
     yield spec(ACCEPTOR, ACCEPTOR, acceptor.run, StopPhase.INTAKE, keep_fds=kept)
 
 
@@ -186,16 +189,16 @@ def _inherited(
         member=member,
         certificates=certificates,
         access=access,
-        limits=_shared_limits(settings),
+        limits=_shared_limits(settings, topology.sizes),
     )
 
 
-def _shared_limits(settings: BrokerSettings) -> SharedLimits | None:
+def _shared_limits(settings: BrokerSettings, sizes: ReactorSizes) -> SharedLimits | None:
     if not any(settings.limits.values()):
         return None
     from rocketpy.broker.fast_path.shared_limits import SharedLimits
 
-    return SharedLimits(settings.limits, settings.rocketpy.selector_workers)
+    return SharedLimits(settings.limits, len(sizes.selectors))
 
 
 def _master_replicator(inherited: Inherited, listener: socket.socket) -> Main:
@@ -228,11 +231,14 @@ def _tls_workers(
 
 
 def _acceptor(
-    topology: Topology, listeners: Sequence[socket.socket], member: MemberTree | None
+    topology: Topology, listeners: Sequence[socket.socket], connections_max: int, member: MemberTree | None
 ) -> tuple[Acceptor, tuple[int, ...]]:
     """Return the acceptor, with the descriptors that it keeps."""
-    selectors = topology.sizes.selectors
-    targets = [Target(topology.blocks[selector], topology.handoffs[selector][0]) for selector in selectors]
+    blocks, spares = topology.blocks, topology.sizes.spares
+    targets = [
+        Target(blocks[selector], acceptors_end, connections_max, selector in spares)
+        for selector, (acceptors_end, _) in topology.handoffs.items()
+    ]
     numbered = list(zip(listeners, (MAIN_LISTENER, VIP_LISTENER), strict=True))
     parked = None if member is None else member.parked.out
     sockets = [*listeners, *(target.handoff for target in targets), *([] if parked is None else [parked])]

@@ -22,6 +22,7 @@ from .identity import distrust, open_epoch, open_identity
 from .marks import TreeMarks
 from .shown import MemberShown
 
+PAIR_BYTES = 1 << 20  # 32 connections are one message of 768 bytes, and the kernel doubles this: 87 000 of them
 SILENT_RATIO = 0.5  # of the time after which the supervisor kills a worker without a heartbeat
 
 
@@ -32,10 +33,14 @@ class Parked:
     A role changes with the process tree. Selectors of the tree that ends pass the connections on which nothing is under
     way into a unix socket pair, and the acceptor of the next tree takes them out. Requests that arrive
     meanwhile wait in the connections, so that a planned change of the master costs them a second and no failed request
-    (docs/adr/0114).
+    (docs/adr/0114). Connections for which the pair has no room end: beyond PAIR_BYTES or net.core.wmem_max, and without
+    privileges beyond one process's limit of open files, which the kernel holds for descriptors on their way.
     """
 
     _pair: tuple[socket.socket, socket.socket] = attrs.field(factory=handoff_pair)
+
+    def __attrs_post_init__(self) -> None:
+        self.into.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, PAIR_BYTES)
 
     @property
     def into(self) -> socket.socket:
@@ -135,6 +140,8 @@ def fault_of(spec: WorkerSpec, absent: Sequence[str], now_s: float, manager_move
         manager_moved_s: when a manager that is being started has last read a piece of the log. As long as it goes on,
             another member would not be faster: it would have to read the same (broker/topics_of_log.py).
     """
+    if spec.starts_on is not None and not spec.block.epoch:
+        return ""  # it is started when it is needed
     if spec.name in absent:
         return f"worker {spec.name} does not run"
     limit_s = spec.hang_timeout_s

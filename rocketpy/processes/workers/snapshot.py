@@ -112,6 +112,7 @@ class SnapshotTaker:
         consumption = await consumption_rows(services, self.controller.backlog, steps, is_small=is_small)
         producer_clients, consumer_clients = await clients_by_kind(services, steps) if is_small else ({}, {})
         statistics, registration = self.store.statistics(), self.controller.registration
+        blocks = self.topology.blocks
         return Snapshot(
             cluster=self.settings.broker.broker_cluster_name,
             broker=self.settings.broker.broker_name,
@@ -123,6 +124,7 @@ class SnapshotTaker:
             rings=[
                 RingSnapshot(ring.producer, ring.consumer, ring.depth_bytes, ring.capacity_bytes)
                 for ring in self.topology.rings.values()
+                if blocks[ring.producer].epoch and blocks[ring.consumer].epoch
             ],
             pools=[
                 PoolSnapshot(name, load.waiting, load.queue_max, load.head_wait_ms / 1000)
@@ -216,6 +218,8 @@ class SnapshotTaker:
         pids = worker_pids()
         found = []
         for name, block in self.topology.blocks.items():
+            if not block.epoch:  # it is started when it is needed
+                continue
             pid = pids.get(name.replace("-", " ")[:NAME_MAX])
             memory = self._memory.of(pid) if pid else None
             found.append(
@@ -225,7 +229,7 @@ class SnapshotTaker:
                     counters=block.counters(),
                     starts=block.epoch,
                     ready=block.is_ready,
-                    heartbeat_age_s=max(0.0, (now_ns - block.heartbeat_ns) / 1e9) if block.epoch else None,
+                    heartbeat_age_s=max(0.0, (now_ns - block.heartbeat_ns) / 1e9),
                     rss_bytes=memory.rss_bytes if memory else None,
                     pss_bytes=memory.pss_bytes if memory else None,
                 )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import resource
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import attrs
 import pytest
@@ -33,10 +34,12 @@ class Desk:
     clients: list[socket.socket] = attrs.field(factory=list)
 
     @classmethod
-    def open(cls, selectors: int = 2) -> Desk:
+    def open(cls, selectors: int = 2, *, spares: int = 0, room: float = math.inf) -> Desk:
         listeners = [open_listener("127.0.0.1", 0), open_listener("127.0.0.1", 0)]
-        pairs = [handoff_pair() for _ in range(selectors)]
-        targets = [Target(WorkerBlock(f"selector-{n}", n), pair[0]) for n, pair in enumerate(pairs)]
+        pairs = [handoff_pair() for _ in range(selectors + spares)]
+        targets = [
+            Target(WorkerBlock(f"selector-{n}", n), pair[0], room, n >= selectors) for n, pair in enumerate(pairs)
+        ]
         now = [100.0]
         block = WorkerBlock("acceptor", 9)
         acceptor = Acceptor([(one, n) for n, one in enumerate(listeners)], targets, block, clock=lambda: now[0])
@@ -142,6 +145,79 @@ def test_when_nobody_takes_connections_wait_and_go_later(desk: Desk) -> None:
                 os.close(fd)
     desk.acceptor.turn(0.0)
     assert len(desk.taken(0)) + len(desk.taken(1)) == 3
+
+
+@pytest.fixture
+def desk_of(request: pytest.FixtureRequest) -> Callable[..., Desk]:
+    def open_desk(selectors: int, spares: int, room: float) -> Desk:
+        desk = Desk.open(selectors, spares=spares, room=room)
+        request.addfinalizer(desk.close)
+        return desk
+
+    return open_desk
+
+
+def counts(desk: Desk) -> list[int]:
+    return [len(desk.taken(n)) for n in range(len(desk.targets))]
+
+
+def test_a_spare_selector_is_used_when_all_others_are_full(desk_of: Callable[..., Desk]) -> None:
+    desk = desk_of(2, 2, room=3)
+    desk.connect(6)
+    desk.acceptor.turn(5.0)
+    assert counts(desk) == [3, 3, 0, 0]
+    desk.connect()
+    desk.acceptor.turn(5.0)
+    assert counts(desk) == [0, 0, 1, 0]
+    desk.targets[0].block.add(lib.RP_COUNT_CONNECTIONS_CLOSED, 3)
+    desk.connect(5)
+    desk.acceptor.turn(5.0)
+    assert counts(desk) == [3, 0, 2, 0], "a spare one that has started is one of them"
+
+
+def test_when_no_selector_is_left_one_gets_connections_and_refuses_them(desk_of: Callable[..., Desk]) -> None:
+    desk = desk_of(1, 1, room=2)
+    desk.connect(7)
+    desk.acceptor.turn(5.0)
+    first, second = counts(desk)
+    assert first + second == 7 and min(first, second) >= 2
+
+
+def test_a_selector_that_does_not_take_starts_no_spare_one(desk_of: Callable[..., Desk]) -> None:
+    desk = desk_of(1, 1, room=1_000_000)
+    filler = os.dup(0)
+    while hand_over(desk.pairs[0][0], [Accepted(filler, 0)]):
+        pass
+    os.close(filler)
+    desk.connect(2)
+    desk.acceptor.turn(5.0)
+    assert len(desk.taken(1)) == 0 and len(desk.acceptor._pending) == 2
+
+
+def test_a_restarted_acceptor_finds_the_selectors_that_have_started(desk_of: Callable[..., Desk]) -> None:
+    desk = desk_of(1, 1, room=2)
+    desk.targets[1].block.begin(0)
+    desk.connect(2)
+    desk.acceptor.turn(5.0)
+    assert counts(desk) == [1, 1]
+
+
+def test_more_parked_connections_than_one_selector_holds_and_than_may_wait(desk_of: Callable[..., Desk]) -> None:
+    """Fault: A new process tree took all parked connections at once, which could be more than it may have files."""
+    desk = desk_of(1, 1, room=200)
+    into, out = handoff_pair()
+    with into, out:
+        filler = os.dup(0)
+        for _ in range(10):
+            assert hand_over(into, [Accepted(filler, 1)] * HANDOFF_MAX) == HANDOFF_MAX
+        os.close(filler)
+        desk.acceptor.parked = out
+        desk.acceptor.turn(0.0)
+        assert desk.acceptor.parked is out, "some wait"
+        desk.acceptor.turn(0.0)
+        assert desk.acceptor.parked is None and desk.acceptor._pending == []
+        handed = [target.load for target in desk.targets]
+        assert sum(handed) == 10 * HANDOFF_MAX and handed[0] == 200
 
 
 def test_without_descriptors_one_client_at_a_time_is_turned_away(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:

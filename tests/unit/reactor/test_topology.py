@@ -22,6 +22,7 @@ from rocketpy.reactor.topology import (
     Topology,
     capacities,
     wires,
+    with_spares,
 )
 
 SHAPES = [ReactorSizes(selector_workers=s, codec_workers=c) for s in (1, 2, 4) for c in (0, 1, 3)]
@@ -85,6 +86,25 @@ def test_rings_shrink_until_they_fit() -> None:
 def test_too_many_rings_are_a_configuration_error() -> None:
     with pytest.raises(ConfigError, match=r"sharedMemoryMax: \d+ rings take \d+ bytes"):
         capacities(ReactorSizes(selector_workers=16, codec_workers=16, shared_bytes_max=4 * MIB))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "spares"),
+    [
+        (ReactorSizes(), 4),
+        (ReactorSizes(codec_workers=1), 4),
+        (ReactorSizes(shared_bytes_max=20 * MIB), 2),
+        (ReactorSizes(selector_workers=8, codec_workers=8), 1),  # the rings have shrunk already
+    ],
+    ids=str,
+)
+def test_no_ring_shrinks_for_a_spare_selector(sizes: ReactorSizes, spares: int) -> None:
+    wider = with_spares(sizes, 4)
+    assert wider.selectors == (*sizes.selectors, *wider.spares) and len(wider.spares) == spares
+    plan = capacities(wider)
+    assert plan.items() >= capacities(sizes).items()
+    assert sum(plan.values()) <= sizes.shared_bytes_max
+    assert with_spares(sizes, 0) == sizes
 
 
 @pytest.mark.parametrize("ring_bytes", [0, 1000, 3 * MIB])

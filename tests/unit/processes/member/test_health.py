@@ -131,6 +131,15 @@ def test_a_worker_that_does_not_serve_is_named() -> None:
     assert fault_of(spec, [], 106.0) == "worker send hangs"
 
 
+def test_a_worker_that_waits_for_its_first_connection_is_no_fault() -> None:
+    """Fault: A member with a spare selector had a fault, so its group elected another master."""
+    block = WorkerBlock("selector-1", 0)
+    spec = WorkerSpec(name="selector-1", role="selector", block=block, main=lambda _context: None, starts_on=3)
+    assert fault_of(spec, ["selector-1"], 100.0) == ""
+    block.begin(int(100e9))
+    assert fault_of(spec, ["selector-1"], 100.0) == "worker selector-1 does not run"
+
+
 def test_a_manager_that_reads_the_log_before_it_serves_has_no_fault_as_long_as_it_goes_on() -> None:
     """Fault: Reading the log for new topics counted as a fault of a new master."""
     block = WorkerBlock("manager", 0)
