@@ -1,7 +1,6 @@
 """`python -m bench.idle_clients`: what do clients that only send heartbeats cost a broker with default settings?
 
-The measurement is that of `rocketpy bench idle`; this gives its figures their bars, and writes their page. Where the
-limit of open files is too low for so many clients of one selector, as many as default settings take are measured too.
+The measurement is that of `rocketpy bench idle`; this gives its figures their bars, and writes their page.
 `--strict`: a missed bar is a failure.
 """
 
@@ -14,7 +13,7 @@ from pathlib import Path
 import click
 
 from rocketpy.bench import idle_cost
-from rocketpy.bench.idle import CONSUMER_EACH, GROUP_SIZE, INTERVAL_S, default_room
+from rocketpy.bench.idle import CONSUMER_EACH, GROUP_SIZE, INTERVAL_S
 from rocketpy.bench.idle_cost import CPU_PERCENT_MAX, USER_BYTES_MAX, IdleCost
 
 from . import report
@@ -33,29 +32,15 @@ def rows(found: IdleCost) -> Iterator[Row]:
     yield Row("heartbeat, p99", found.tally.quantile_ms(0.99), "ms")
 
 
-def rows_by_default(found: IdleCost) -> Iterator[Row]:
-    """Yield the figures of the broker with default settings, of fewer clients."""
-    default = f"default settings, {found.clients:,} clients: "
-    yield Row(f"{default}memory of the broker for each", found.user_bytes, "bytes", USER_BYTES_MAX)
-    yield Row(f"{default}CPU of the broker", found.cpu_percent, "% of a core", CPU_PERCENT_MAX)
-    yield Row(f"{default}CPU of a heartbeat", found.cpu_us_per_heartbeat, "µs")
-
-
-def page(found: IdleCost, by_default: IdleCost | None, load_average: float) -> str:
-    """Return the page of bench/results. `by_default`: fewer clients, if default settings do not take them all.
-
-    `load_average`: before the run.
-    """
-    wide = f" ulimit -Hn allows too few files for one selector: selectorWorkers={found.selectors}."
-    more = wide if found.selectors else ""
-    shown = [*rows(found), *(rows_by_default(by_default) if by_default else [])]
+def page(found: IdleCost, load_average: float) -> str:
+    """Return the page of bench/results. `load_average`: before the run."""
     return f"""{report.page_head("Idle clients", "bench.idle_clients")}
 {found.clients:,} clients for {found.seconds:.0f} s, a heartbeat of each every {INTERVAL_S:g} s;
 each {CONSUMER_EACH}th is a member of a consumer group of {GROUP_SIZE}.
-The clients share the cores with the broker.{more}
+The clients share the cores with the broker.
 Load average before the run: {load_average:.1f}.
 
-{report.markdown_table(("figure", "value", "bar", ""), (row.cells for row in shown))}
+{report.markdown_table(("figure", "value", "bar", ""), (row.cells for row in rows(found)))}
 """
 
 
@@ -69,12 +54,8 @@ def main(clients: int, seconds: float, docs: Path | None, *, strict: bool) -> No
     load_average = os.getloadavg()[0]
     found = idle_cost.measure(clients, seconds, {}, None, lambda *_: None)
     click.echo("\n".join(found.lines))
-    by_default = None
-    if found.selectors:
-        by_default = idle_cost.measure(default_room(), seconds, {}, None, lambda *_: None)
-        click.echo("\n".join(by_default.lines))
     if docs is not None:
-        docs.write_text(page(found, by_default, load_average), encoding="utf-8")
+        docs.write_text(page(found, load_average), encoding="utf-8")
     if strict and not all(row.holds for row in rows(found)):
         raise click.ClickException("a bar is missed")
 

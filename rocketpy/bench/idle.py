@@ -10,14 +10,13 @@ from __future__ import annotations
 import contextlib
 import json
 import multiprocessing
-import os
 import resource
 import selectors
 import socket
 import struct
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from multiprocessing.connection import Connection
 
 import attrs
@@ -203,30 +202,9 @@ def sum_of(tallies: list[Tally]) -> Tally:
     )
 
 
-def with_room(settings: Mapping[str, str], clients: int) -> dict[str, str]:
-    """Return the properties of a broker that is started here, with room for so many connections.
-
-    By default one selector takes them all, or a few where there are many cores. Where the limit of open files is lower
-    (ulimit -Hn), there are as many selectors as it takes, if `settings` does not say otherwise.
-    """
-    if clients <= default_room() or settings.keys() & {"selectorWorkers", "serverSelectorThreads"}:
-        return dict(settings)
-    return {**settings, "selectorWorkers": str(-(-clients // _process_room()))}
-
-
-def default_room() -> int:
-    """Return how many clients a broker with default settings takes, by the limit of open files."""
-    return _process_room() * _default_selectors()
-
-
 def _process_room() -> int:
     """Return how many connections one process may have open."""
     return max(1, raised_limit() - DESCRIPTORS_KEPT)
-
-
-def _default_selectors() -> int:
-    """Return the default of selectorWorkers."""
-    return max(1, min(4, len(os.sched_getaffinity(0)) // 4))
 
 
 def raised_limit() -> int:

@@ -10,7 +10,7 @@ import attrs
 
 from . import proc
 from .cluster import Access, numeric
-from .idle import INTERVAL_S, Tally, idle_clients, sum_of, with_room
+from .idle import INTERVAL_S, Tally, idle_clients, sum_of
 from .own_broker import OwnBroker, own_broker
 from .result import Tick
 from .scenario import Scenario
@@ -25,7 +25,6 @@ class IdleCost:
 
     clients: int
     seconds: float
-    selectors: str  # how many, if more than by default; ""
     user_bytes: int  # of the broker's processes (PSS), for each client
     kernel_bytes: int  # of buffers of TCP, of both ends
     cpu_percent: float  # of a core
@@ -41,10 +40,8 @@ class IdleCost:
         """The figures as text."""
         grown = sorted(self.grown_kib.items(), key=lambda item: -item[1])
         shown = ", ".join(f"{name} {kib / 1024:.1f}" for name, kib in grown if kib >= 100)
-        more = f"selectorWorkers={self.selectors}: more files than ulimit -Hn allows one selector"
         return [
             f"{self.clients} clients for {self.seconds:.0f} s, a heartbeat of each every {INTERVAL_S:g} s",
-            *([more] if self.selectors else []),
             f"user memory      {self.user_bytes} bytes each (MiB: {shown})",
             f"kernel memory    {self.kernel_bytes} bytes each, both ends",
             f"CPU              {self.cpu_percent:.1f} % of a core, {self.cpu_us_per_heartbeat:.0f} µs a heartbeat",
@@ -69,8 +66,7 @@ def measure(clients: int, seconds: float, settings: Mapping[str, str], store: Pa
     Raises:
         BenchFailed: the clients are not all connected.
     """
-    wide = with_room(settings, clients)
-    with own_broker(Scenario(name="idle", broker=wide), store, Access("")) as (broker, cluster):
+    with own_broker(Scenario(name="idle", broker=settings), store, Access("")) as (broker, cluster):
         _, port = numeric(next(iter(cluster.masters.values())))
         before, kernel_before = _pss_kib(broker), _tcp_bytes()
         tick("connect idle clients", 0.0, 0, 0)
@@ -84,7 +80,6 @@ def measure(clients: int, seconds: float, settings: Mapping[str, str], store: Pa
     return IdleCost(
         clients=clients,
         seconds=elapsed_s,
-        selectors=wide.get("selectorWorkers", "") if wide != settings else "",
         user_bytes=round(sum(grown.values()) * 1024 / clients),
         kernel_bytes=round(kernel / clients),
         cpu_percent=cpu_s / elapsed_s * 100,

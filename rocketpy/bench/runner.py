@@ -13,7 +13,6 @@ import attrs
 
 from . import result
 from .cluster import Access, BenchFailed, find
-from .idle import with_room
 from .neighbours import SYSTEMS
 from .own_broker import OwnBroker, own_broker
 from .result import PointResult, Result, Run, Tick
@@ -67,8 +66,7 @@ def place(plan: Plan, scenario: Scenario, tick: Tick) -> Iterator[tuple[Generato
         if plan.access.name_servers:
             broker, cluster = None, find(plan.access, plan.cluster)
         else:
-            roomy = attrs.evolve(scenario, broker=with_room(scenario.broker, scenario.idle_connections))
-            broker, cluster = stack.enter_context(own_broker(roomy, plan.store, plan.access))
+            broker, cluster = stack.enter_context(own_broker(scenario, plan.store, plan.access))
         about = cluster.described() | {"is_own": broker is not None}
         if plan.generator == "native":
             from .native import NativeGenerator

@@ -10,23 +10,16 @@ from tests.unit.bench.test_idle_cost import COST
 
 
 def test_the_page_has_bars_and_origin() -> None:
-    text = idle_clients.page(COST, None, 0.5)
+    text = idle_clients.page(COST, 0.5)
     assert text.startswith("# Idle clients\n\nWritten by `python -m bench.idle_clients") and "Machine: cpu " in text
     assert "3,000 clients for 60 s, a heartbeat of each every 30 s;\neach 5th is" in text
     assert "| memory of the broker for each client | 10,000 bytes | ≤ 10000 bytes | holds |" in text
     assert "| CPU of the broker | 20 % of a core | ≤ 20 % of a core | holds |" in text
-    assert "| heartbeat, p99 | 1.5 ms |  |  |" in text and "selectorWorkers" not in text
+    assert "| heartbeat, p99 | 1.5 ms |  |  |" in text
 
 
 def test_a_missed_bar_and_a_lost_connection_are_named() -> None:
-    found = attrs.evolve(COST, cpu_percent=20.5, tally=Tally(lost=1), selectors="3")
-    text = idle_clients.page(found, None, 0.5)
+    found = attrs.evolve(COST, cpu_percent=20.5, tally=Tally(lost=1))
+    text = idle_clients.page(found, 0.5)
     assert "| CPU of the broker | 20.5 % of a core | ≤ 20 % of a core | missed |" in text
-    assert "| connections lost | 1 | ≤ 0 | missed |" in text and "selectorWorkers=3" in text
-
-
-def test_fewer_clients_of_a_broker_with_default_settings_have_rows_of_their_own() -> None:
-    found = attrs.evolve(COST, clients=9000, selectors="3")
-    text = idle_clients.page(found, COST, 0.5)
-    assert "| default settings, 3,000 clients: CPU of the broker | 20 % of a core | ≤ 20 % of a core | holds |" in text
-    assert text.startswith("# Idle clients") and "9,000 clients for 60 s" in text
+    assert "| connections lost | 1 | ≤ 0 | missed |" in text

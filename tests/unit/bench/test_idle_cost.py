@@ -1,4 +1,4 @@
-"""Idle clients: their cost is judged by bars, and a broker that is started for them has room."""
+"""Idle clients: their cost is held against bars."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ import attrs
 import pytest
 
 from rocketpy.bench import idle
-from rocketpy.bench.idle import DESCRIPTORS_KEPT, Crowd, Tally, with_room
+from rocketpy.bench.idle import Crowd, Tally
 from rocketpy.bench.idle_cost import CPU_PERCENT_MAX, USER_BYTES_MAX, IdleCost
 
 COST = IdleCost(
     clients=3_000,
     seconds=60.0,
-    selectors="",
     user_bytes=USER_BYTES_MAX,
     kernel_bytes=100,
     cpu_percent=CPU_PERCENT_MAX,
@@ -29,8 +28,7 @@ COST = IdleCost(
 def test_figures() -> None:
     assert COST.cpu_us_per_heartbeat == pytest.approx(2_000), "0.2 s for 100 heartbeats a second"
     text = "\n".join(COST.lines)
-    assert "manager 2.0, selector 0 1.0)" in text and "selectorWorkers" not in text
-    assert "selectorWorkers=3" in "\n".join(attrs.evolve(COST, selectors="3").lines)
+    assert "manager 2.0, selector 0 1.0)" in text
 
 
 def test_bars_count_if_they_are_asked_for() -> None:
@@ -39,24 +37,6 @@ def test_bars_count_if_they_are_asked_for() -> None:
     assert over.faults(is_strict=False) == [] and len(over.faults(is_strict=True)) == 2
     lost = attrs.evolve(COST, tally=Tally(refused=1, lost=2))
     assert lost.faults(is_strict=False) == ["1 heartbeats were refused", "2 connections were lost"]
-
-
-@pytest.mark.parametrize(
-    ("clients", "settings", "expected"),
-    [
-        (9_000, {}, {}),
-        (9_001, {"brokerName": "b"}, {"brokerName": "b", "selectorWorkers": "2"}),
-        (36_001, {}, {"selectorWorkers": "5"}),
-        (36_001, {"selectorWorkers": "1"}, {"selectorWorkers": "1"}),
-        (0, {}, {}),
-    ],
-)
-def test_selectors_follow_the_limit_of_open_files(
-    monkeypatch: pytest.MonkeyPatch, clients: int, settings: dict[str, str], expected: dict[str, str]
-) -> None:
-    monkeypatch.setattr(idle, "raised_limit", lambda: 9_000 + DESCRIPTORS_KEPT)
-    monkeypatch.setattr(idle, "_default_selectors", lambda: 1)
-    assert with_room(settings, clients) == expected
 
 
 def test_clients_that_repeat_their_heartbeats_do_not_stand_in_for_those_that_wait(
