@@ -41,14 +41,16 @@ group and topic with the most unconsumed messages; so does one with more than 10
 _EXPORTER = """\
 Names, labels and gauge type are those of rocketmq-exporter. `brokerIP` is the address with
 its port, `brokerHost` is empty, `msgModel` is 1 (clustering). Figures of consumers (`rocketmq_client_*`) are in the
-clients.
+clients. The exporter has no values of `rocketmq_group_dlqdiff`, `_group_consume_tps` and `_group_consume_total_offset`.
 """
 _ROCKETMQ5 = f"""\
 With `rocketmq5` in `metricsNames`. Each has the labels {", ".join(NODE.split())}, and those named. Counters of
 transactions and timers have an empty topic: they are counted together. Not known to a 4.x broker:
 `rocketmq_message_size`, `_topic_create_execution_time`, `_consumer_group_create_execution_time`,
 `_consumer_inflight_messages`, `_consumer_queueing_latency`, `_consumer_ready_messages`, `_finish_message_latency`,
-`_delay_message_latency`, `_pop_*`. How late timers are: `rocketpy_timer_lateness_seconds`.
+`_delay_message_latency`, `_pop_*`, `_proxy_up`. The timer wheel, which this broker does not have, has
+`rocketmq_timer_enqueue_lag`, `_timer_enqueue_latency`, `_timer_dequeue_lag`, `_timer_dequeue_latency` and
+`_timer_message_snapshot`. How late timers are: `rocketpy_timer_lateness_seconds`.
 """
 _OF_WORKERS = ("worker",)
 
