@@ -1,7 +1,8 @@
 """A soak: a steady load for a long time, while memory, descriptors and processes of a broker must stay as they are.
 
 Each is sampled every few seconds; a line is fitted to the samples after the first fifth, in which tables fill.
-A resource grows if its line rises faster than its limit, and by more than the noise of one sample.
+A resource grows if its line rises faster than its limit, and by more than the noise of one sample. Processes must stay
+from the first sample on.
 """
 
 from __future__ import annotations
@@ -87,10 +88,15 @@ def faults(samples: Sequence[Sample]) -> list[str]:
         slope, allowed = slope_per_hour(counted, resource), limit.slope_max(hours_of(counted))
         if slope > allowed:
             found.append(f"{resource} grows by {slope:.1f} an hour, allowed are {allowed:g}")
-    gone = counted[0].pids - counted[-1].pids
+    gone = replaced(samples)
     if gone:
-        found.append(f"{len(gone)} processes of the broker ended: its log says why they were replaced")
+        found.append(f"{gone} processes of the broker ended: its log says why they were replaced")
     return found
+
+
+def replaced(samples: Sequence[Sample]) -> int:
+    """Return how many processes of the first sample had ended at the last one."""
+    return len(samples[0].pids - samples[-1].pids)
 
 
 def figures(samples: Sequence[Sample]) -> Figures:
@@ -98,7 +104,7 @@ def figures(samples: Sequence[Sample]) -> Figures:
     counted = after_warm_up(samples) if samples else []
     if len(counted) < SAMPLES_MIN:
         return {}
-    found: Figures = {"processes_replaced": len(counted[0].pids - counted[-1].pids)}
+    found: Figures = {"processes_replaced": replaced(samples)}
     for resource, limit in LIMITS.items():
         found[f"{resource}_per_hour_max"] = round(limit.slope_max(hours_of(counted)), 2)
         found[f"{resource}_first"] = getattr(counted[0], resource)

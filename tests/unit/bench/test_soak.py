@@ -55,6 +55,14 @@ def test_a_process_that_was_replaced_is_a_fault() -> None:
     assert faults(found) == ["1 processes of the broker ended: its log says why they were replaced"]
 
 
+def test_a_process_that_was_replaced_in_the_first_fifth_is_a_fault() -> None:
+    """Fault: A soak whose broker lost a worker within the first six minutes of thirty reported no replaced process."""
+    found = samples()
+    found[0] = Sample(found[0].at_s, 60.0, 100, frozenset({1, 2, 7}))
+    assert faults(found) == ["1 processes of the broker ended: its log says why they were replaced"]
+    assert figures(found)["processes_replaced"] == 1
+
+
 def test_too_few_samples_are_no_success() -> None:
     assert "too few" in faults(samples()[:4])[0] and "too few" in faults([])[0]
 
