@@ -114,7 +114,8 @@ class GroupRequests(TopicRequests):
         return merged
 
     async def all_producers(self, address: str) -> ProducerTableInfo:
-        return ProducerTableInfo.decode((await self.ask(address, RequestCode.GET_ALL_PRODUCER_INFO)).body)
+        """Ask a broker for the producers that are connected to it, by group."""
+        return await read_answer(ProducerTableInfo, (await self.ask(address, RequestCode.GET_ALL_PRODUCER_INFO)).body)
 
     async def running_info(
         self, group: str, client_id: str, *, with_stack: bool = False, address: str | None = None

@@ -22,7 +22,12 @@ from rocketpy.errors import BrokerError, RequestTimeout, RocketError
 from rocketpy.faults import printable
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import retry_topic
-from rocketpy.remoting.bodies.client import ConsumerConnection, ConsumerRunningInfo, ProducerConnection
+from rocketpy.remoting.bodies.client import (
+    ConsumerConnection,
+    ConsumerRunningInfo,
+    ProducerConnection,
+    ProducerInfo,
+)
 from rocketpy.remoting.bodies.route import MASTER_ID, TopicRouteData
 from rocketpy.remoting.bodies.topic import TopicOffset
 
@@ -60,6 +65,23 @@ class TopicRow:
     write_queues: int
     perm: int
     rate: float
+
+
+@attrs.frozen
+class ConnectedProducer:
+    """A client as a member of a producer group."""
+
+    group: str
+    client: ProducerInfo
+
+    @property
+    def address(self) -> str:
+        return self.client.remote_ip.removeprefix("/")
+
+    @property
+    def text(self) -> str:
+        """Return the text that a search looks into; no two producers of a broker have the same."""
+        return f"{self.group} {self.client.client_id} {self.address}"
 
 
 class Questions:
@@ -167,7 +189,20 @@ class Questions:
         asks: dict[str, Callable[[], Awaitable[Any]]] = {"route": route, "offsets": offsets, "groups": groups}
         return await self.all(asks | ({"producers": producers} if producer_group else {}))
 
-    # --- groups -------------------------------------------------------------------------------------------------------
+    # --- clients ------------------------------------------------------------------------------------------------------
+
+    async def producers(self, addresses: Sequence[str]) -> dict[str, Answer[dict[str, ConnectedProducer]]]:
+        """Ask brokers for all producers that are connected to them, by a text with group, client and address."""
+
+        def question(address: str) -> Callable[[], Awaitable[dict[str, ConnectedProducer]]]:
+            async def ask() -> dict[str, ConnectedProducer]:
+                table = (await self.admin.all_producers(address)).data
+                found = (ConnectedProducer(group, each) for group in sorted(table) for each in table[group])
+                return {producer.text: producer for producer in found}
+
+            return ask
+
+        return await self.all({address: question(address) for address in addresses})
 
     async def members(self, group: str) -> Answer[ConsumerConnection]:
         """Ask for the connections of a group; one without members has none, which is no error."""

@@ -173,6 +173,7 @@ class ClusterPages:
             "/": self.overview,
             "/brokers": self.brokers,
             "/broker": self.broker,
+            "/producers": self.producers,
             "/failover": self.failover,
             "/topics": self.topics,
             "/topic": self.topic,
@@ -228,6 +229,25 @@ class ClusterPages:
         alarms = [alarm for alarm in self._console.alarms.active.values() if alarm.condition.page == broker_page(name)]
         return self._console.show(
             page, "broker.html", title=f"Broker {name}", refresh_s=REFRESH_S, charts=charts, alarms=alarms
+        )
+
+    async def producers(self, page: Page) -> Response:
+        """Show the producers of the masters of a name. The page is not refreshed: the list may be long."""
+        name = page.query("broker")
+        addresses = [each.address for each in self._state.sorted_brokers() if each.name == name and each.is_master]
+        if not addresses:
+            raise NotFound(f"no broker of the name {name} is a master")
+        async with self._questions.place():
+            answers = await self._questions.producers(addresses)
+        found = {text: each for answer in answers.values() for text, each in (answer.value or {}).items()}
+        return self._console.show(
+            page,
+            "producers.html",
+            title=f"Producers of {name}",
+            name=name,
+            answers=answers,
+            paging=Paging.of(list(found), page.query("search"), page.number),
+            found=found,
         )
 
     async def failover(self, page: Page) -> Response:

@@ -19,7 +19,14 @@ from rocketpy.console.rendering import STATIC
 from rocketpy.console.settings import ConsoleSettings
 from rocketpy.console.views import LongLived, local_path
 from rocketpy.message.message_queue import MessageQueue
-from rocketpy.remoting.bodies.client import Connection, ConsumerConnection, ProducerConnection, SubscriptionData
+from rocketpy.remoting.bodies.client import (
+    Connection,
+    ConsumerConnection,
+    ProducerConnection,
+    ProducerInfo,
+    ProducerTableInfo,
+    SubscriptionData,
+)
 from rocketpy.remoting.bodies.offset import ConsumeStats, OffsetWrapper
 from rocketpy.remoting.bodies.route import BrokerData, ClusterInfo, KVTable
 from rocketpy.remoting.bodies.topic import TopicOffset, TopicStatsTable
@@ -212,6 +219,8 @@ def test_names_with_markup_stay_text_on_each_page() -> None:
         connection = ConsumerConnection(connection_set=[member], subscription_table=subscriptions)
         rig.broker.answer(RequestCode.GET_CONSUMER_CONNECTION_LIST, connection)
         rig.broker.answer(RequestCode.GET_PRODUCER_CONNECTION_LIST, ProducerConnection(connection_set=[member]))
+        producer = ProducerInfo(client_id=MARKUP, remote_ip=MARKUP)
+        rig.broker.answer(RequestCode.GET_ALL_PRODUCER_INFO, ProducerTableInfo(data={MARKUP: [producer]}))
         await rig.look()
         rig.state.look_at(MARKUP, rig.poller._now_ms)
         await rig.poller.sample(rig.state.groups[MARKUP])
@@ -220,6 +229,7 @@ def test_names_with_markup_stay_text_on_each_page() -> None:
         name = quote(MARKUP, safe="")
         named = (
             f"/broker?name={name}",
+            f"/producers?broker={name}&search={name}",
             f"/topic?name={name}&producers={name}",
             f"/group?name={name}",
             f"/messages?topic={name}&id={name}",
@@ -229,7 +239,7 @@ def test_names_with_markup_stay_text_on_each_page() -> None:
         for path in (*PAGES, *named, *more):
             reply = await rig.browser.get(path)
             shown += MARKUP in well_formed(reply).text
-        assert shown >= 12
+        assert shown >= 13
 
     run(test, alarms=AlarmSettings(groups=(GroupRule("*", backlog=1),)))
 
@@ -311,6 +321,38 @@ def test_a_topic_without_producers_of_a_group(remark: str, text: str) -> None:
         refusal = no(ResponseCode.SYSTEM_ERROR, remark)
         rig.broker.refusals[RequestCode.GET_PRODUCER_CONNECTION_LIST].append(refusal)
         assert text in well_formed(await rig.browser.get("/topic?name=T&producers=shop")).text
+
+    run(test, T=1)
+
+
+def test_the_producers_of_a_broker_are_found_by_group_client_or_address() -> None:
+    """Fault: The console showed no producer unless the user knew the name of its group."""
+
+    async def test(rig: Rig) -> None:
+        producers = [ProducerInfo(client_id=f"10.0.0.{n}@7", remote_ip=f"/10.0.0.{n}:5") for n in range(60)]
+        table = {"shop": producers, "post": [ProducerInfo(client_id="x", language=LanguageCode.GO)]}
+        rig.broker.answer(RequestCode.GET_ALL_PRODUCER_INFO, ProducerTableInfo(data=table))
+        await rig.look()
+        assert "/producers?broker=broker-a" in (await rig.browser.get("/broker?name=broker-a")).text
+        first = well_formed(await rig.browser.get("/producers?broker=broker-a")).text
+        assert "61 found, page 1 of 2" in first and "GO" in first and "10.0.0.59" not in first
+        following = await rig.browser.get("/producers?broker=broker-a&page=1")
+        assert "/producers?page=0&amp;broker=broker-a" in following.text
+        for wanted, count in (("shop", 60), ("10.0.0.59@", 1), ("10.0.0.59:5", 1), ("POST", 1), ("none", 0)):
+            text = well_formed(await rig.browser.get(f"/producers?broker=broker-a&search={wanted}")).text
+            assert f"{count} found" in text, wanted
+        assert "No such producer" in text
+
+    run(test, T=1)
+
+
+def test_a_broker_that_does_not_tell_its_producers() -> None:
+    async def test(rig: Rig) -> None:
+        rig.broker.refuse(RequestCode.GET_ALL_PRODUCER_INFO, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
+        await rig.look()
+        reply = await rig.browser.get("/producers?broker=broker-a")
+        assert (reply.status, 'class="fault"' in reply.text) == (200, True)
+        assert (await rig.browser.get("/producers?broker=other")).status == 404
 
     run(test, T=1)
 
