@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from rocketpy import console
@@ -74,3 +75,15 @@ def test_templates_and_static_files_are_small() -> None:
     files = [path for part in ("static", "templates") for path in (package / part).rglob("*") if path.is_file()]
     assert len(files) > 10
     assert sum(path.stat().st_size for path in files) < 200_000
+
+
+def test_wide_tables_scroll_by_themselves() -> None:
+    """Fault: With wide fonts the brokers of a topic made the whole page wider than a phone."""
+    templates = sorted((Path(console.__file__).parent / "templates").glob("*.html"))
+    found = [
+        (path.name, bool(region))
+        for path in templates
+        for region in re.findall(r'(<div class="scroll"[^>]*>\s*)?<table', path.read_text(encoding="utf-8"))
+    ]
+    assert len(found) > 15
+    assert [name for name, scrolls in found if not scrolls] == []
