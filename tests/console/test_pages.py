@@ -38,6 +38,8 @@ PAGES = {
     "/brokers": "Brokers",
     "/broker?name=broker-a": "Broker broker-a",
     f"/broker?name={ODD}": f"Broker {MARKUP}",
+    "/producers?broker=broker-a": "Producers of broker-a",
+    f"/producers?broker={ODD}": f"Producers of {MARKUP}",
     "/topics": "Topics",
     f"/topic?name={topic_name(0)}": f"Topic {topic_name(0)}",
     f"/topic?name={topic_name(0)}&producers=shop": f"Topic {topic_name(0)}",
@@ -148,6 +150,11 @@ def test_each_page_has_its_data_and_nothing_is_refused(tab: Tab, cluster: Cluste
     tab.press("/")
     tab.press("shop", Keys.ENTER)
     tab.shows("PYTHON")  # the heartbeat that names the producer comes within 30 s, the page again each 15 s
+    tab.open("/broker?name=broker-a")
+    tab.click(By.LINK_TEXT, "Producers")
+    tab.press("/")
+    tab.press("SHOP", Keys.ENTER)
+    tab.shows("PYTHON", 10)
     group = tab.open(f"/group?name={FAST}")
     assert f"{MARKUP} {FAST}" in group, "its member"
     assert "Subscribes to" in group
@@ -157,6 +164,11 @@ def test_each_page_has_its_data_and_nothing_is_refused(tab: Tab, cluster: Cluste
     assert wanted in tab.open(f"/messages?topic={topic_name(0)}&id={wanted}")
     tab.click(By.LINK_TEXT, wanted)
     assert f"{MARKUP}" in tab.text
+    now = time.time()
+    for seconds, is_found in ((-600, True), (600, False)):
+        since = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(now + seconds))
+        shown = tab.open(f"/messages?topic={topic_name(0)}&since={since}")
+        assert ("No message was found" not in shown) is is_found, shown
     assert "broker-a" in tab.open("/failover")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import time
 import tracemalloc
 import zlib
 from pathlib import Path
@@ -173,6 +175,23 @@ def test_a_time_that_is_none() -> None:
     async def test(rig: Rig) -> None:
         assert (await rig.browser.get("/messages?topic=T&since=yesterday")).status == 400
         assert (await rig.browser.get("/messages?topic=T&since=2024-02-29T12:00")).status == 200
+
+    run(test, T=1)
+
+
+def test_messages_since_a_time_are_those_next_to_it() -> None:
+    """Holds: A search by time begins with the first message of that time, whatever came later."""
+
+    async def test(rig: Rig) -> None:
+        begin_ms = 1_700_000_000_000  # of the first message; then one each second
+        for n in range(3 * FOUND_MAX):
+            rig.broker.now_ms = lambda n=n: begin_ms + 1000 * n
+            store(rig, "T", b"body", UNIQ_KEY=f"ID{n:03}")
+        since = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(begin_ms / 1000 + 50))
+        shown = re.findall(r">(ID\d+)<", (await rig.browser.get(f"/messages?topic=T&since={since}")).text)
+        assert shown == [f"ID{n:03}" for n in reversed(range(50, 50 + FOUND_MAX))]
+        later = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(begin_ms / 1000 + 1000))
+        assert "No message was found" in (await rig.browser.get(f"/messages?topic=T&since={later}")).text
 
     run(test, T=1)
 
