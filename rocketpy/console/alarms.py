@@ -1,7 +1,7 @@
 """Alarms: conditions of groups and brokers that are raised once, repeated while they last, and cleared.
 
 `look` compares what the poller has seen with the limits; it asks nobody. Figures that are older than STALE_MS tell
-nothing: an alarm about them stays as it is.
+nothing: an alarm about them stays as it is. A time in which the console was stopped makes no broker silent.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from .conditions import MINUTE_MS, OF_GROUPS, OF_HEALTH, Condition, broker_page,
 
 ALARMS_MAX = 1000  # of groups, at the same time; those of brokers are bounded by the number of brokers
 STALE_MS = 15 * 60_000
+PAUSE_MS = 30_000  # between two looks of a console that runs are seconds
 CLEARED_MAX = 50  # that the page remembers
 
 
@@ -60,9 +61,11 @@ class Alarms:
     left_out: int = 0
     _masterless_ms: dict[tuple[str, str], float] = attrs.field(factory=dict)  # since when
     _silent_ms: dict[str, float] = attrs.field(factory=dict)  # since when, of brokers that do not answer
+    _looked_ms: float | None = None
 
     def look(self, state: ClusterState, now_ms: float) -> list[Notice]:
         """Compare, and return what is to be told."""
+        self._excuse_pause(now_ms)
         found = {condition.key: condition for condition in self._conditions(state, now_ms)}
         unknown = set(self._unknown(state, now_ms))
         notices = []
@@ -87,6 +90,14 @@ class Alarms:
             else:
                 self.left_out += 1
         return notices
+
+    def _excuse_pause(self, now_ms: float) -> None:
+        """Move the times since when brokers are silent: the console was stopped meanwhile, or its clock was set."""
+        step_ms = 0.0 if self._looked_ms is None else now_ms - self._looked_ms
+        self._looked_ms = now_ms
+        if not 0 <= step_ms <= PAUSE_MS:
+            self._silent_ms = {label: since_ms + step_ms for label, since_ms in self._silent_ms.items()}
+            self._masterless_ms = {key: since_ms + step_ms for key, since_ms in self._masterless_ms.items()}
 
     def _notice(self, change: Change, alarm: Alarm, now_ms: float) -> Notice:
         link = self.settings.link and self.settings.link + alarm.condition.page

@@ -140,10 +140,10 @@ class Poller:
         """Return the group to sample now: a watched or named one that is due, or the next one in turn."""
         now_ms, groups = self._now_ms, self._state.groups
         often = {group.name for group in self._state.watched(now_ms)} | (self._wanted.named_groups & groups.keys())
-        due = [(groups[name].asked_ms, name) for name in often if now_ms - groups[name].asked_ms >= WATCHED_S * 1000]
+        due = [(groups[name].asked_ms, name) for name in often if _is_over(groups[name].asked_ms, WATCHED_S, now_ms)]
         if due:
             return min(due)[1]
-        if not self._turn and now_ms - self._turn_ms >= ROUND_MIN_S * 1000:
+        if not self._turn and _is_over(self._turn_ms, ROUND_MIN_S, now_ms):
             self._turn, self._turn_ms = deque(sorted(groups)), now_ms
         while self._turn:
             name = self._turn.popleft()
@@ -215,6 +215,11 @@ class Poller:
                 raise
             ages_ms += delays_ms(answer.body)
         return max(ages_ms)
+
+
+def _is_over(begun_ms: float, seconds: float, now_ms: float) -> bool:
+    """Return True if the time is over, or if the clock was set back meanwhile."""
+    return not 0 <= now_ms - begun_ms < seconds * 1000
 
 
 def delays_ms(body: bytes | None) -> list[float]:

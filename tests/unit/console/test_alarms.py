@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from rocketpy.console import alarms as module
 from rocketpy.console.alarm_file import AlarmSettings, BrokerLimits, GroupRule
 from rocketpy.console.alarms import STALE_MS, Alarms, Notice, as_json
@@ -119,6 +121,23 @@ def test_no_master_after_its_time_and_not_while_name_servers_are_silent() -> Non
     for broker in state.brokers.values():
         broker.failed("connection lost")
     assert alarms.look(state, 60_000) == [], "the time begins anew"
+
+
+@pytest.mark.parametrize("jump_ms", [600_000, -600_000], ids=["a stopped console", "a clock that is set back"])
+def test_only_the_time_in_which_the_console_looks_makes_a_broker_silent(jump_ms: int) -> None:
+    """Fault: A console that had been stopped told of a master that did not answer; after its clock was set back it told
+    of none for as long."""
+    settings = AlarmSettings(broker=BrokerLimits(no_answer_seconds=20))
+    state, alarms = with_groups(), Alarms(settings)
+    for broker in state.brokers.values():
+        broker.failed("connection lost")
+    begin_ms = 1_000_000
+    assert alarms.look(state, begin_ms) == []
+    assert alarms.look(state, begin_ms + 10_000) == []
+    later_ms = begin_ms + 10_000 + jump_ms
+    assert alarms.look(state, later_ms) == []
+    assert changes(alarms.look(state, later_ms + 10_000)) == [("raised", "no_answer", "a x:1")]
+    assert changes(alarms.look(state, later_ms + 20_000)) == [("raised", "no_master", "C/a")]
 
 
 def test_a_slave_that_does_not_answer_is_named_with_the_reason() -> None:

@@ -229,6 +229,20 @@ def test_groups_that_are_looked_at_come_often_and_others_seldom() -> None:
     run(test, alarms=AlarmSettings(groups=rules), **{f"%RETRY%{name}": 1 for name in ("g", "seldom", "named")})
 
 
+def test_a_clock_that_is_set_back_stops_no_samples() -> None:
+    """Fault: After the clock of the console's machine was set back, no group was sampled for as long."""
+
+    async def test(rig: Rig) -> None:
+        await rig.look()
+        later_ms = rig.poller._now_ms + 3_600_000
+        rig.state.groups["named"].asked_ms = rig.poller._turn_ms = later_ms
+        assert rig.poller._next_name() == "named"
+        rig.state.groups["named"].asked_ms = rig.poller._now_ms
+        assert rig.poller._next_name() == "g", "a round begins"
+
+    run(test, alarms=AlarmSettings(groups=(GroupRule("named", backlog=1),)), **{"%RETRY%g": 1, "%RETRY%named": 1})
+
+
 def test_a_job_that_fails_is_done_again() -> None:
     async def test(rig: Rig) -> None:
         rig.broker.answer(RequestCode.GET_BROKER_RUNTIME_INFO, b"[]")  # no such body
