@@ -199,8 +199,8 @@ soak: $(VENV)/.dev  ## a steady load for 30 minutes; memory, descriptors and pro
 test-dist: $(VENV)/.site dist  ## the distributions of `make dist` in clean environments, the units of deploy/ in a real systemd, also with official clients (Java 17, Maven, Go), the links of the site
 	$(PYTEST) --numprocesses 0 tests/packages/test_distributions.py tests/packages/test_site.py tests/packages/test_units.py tests/packages/test_official_clients.py
 
-test-pythons: dist  ## tests of this tree, and dist/ installed, under Python 3.13 and 3.14 of newer Debians; minutes (root, mmdebstrap, network; committed state)
-	$(BIN)/python -m tests.support.other_pythons $(or $(SUITES),trixie sid)
+test-pythons: dist  ## tests of this tree, and dist/ installed, under Python 3.13 and 3.14 of newer Debians; minutes: make test-pythons SUITES=sid TESTS=tests/unit/cli (root, mmdebstrap, network; committed state)
+	$(BIN)/python -m tests.support.other_pythons $(or $(SUITES),trixie sid) $(if $(TESTS),--tests $(TESTS))
 
 # Beside Debian's: hadolint, the schemas of Kubernetes, and the reader of compose files that Docker has.
 build/tools/.made:
