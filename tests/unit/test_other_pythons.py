@@ -19,13 +19,12 @@ FAILED tests/unit/test_a.py::test_b[c - d] - assert 0
 
 
 def test_names_of_failed_tests_are_found_before_and_after_the_summary() -> None:
-    """Holds: a run that was stopped has named its failures, and a complete one names each once."""
+    """Fault: A run under another Python that was stopped left no names of the tests that had failed."""
     failed = ["tests/unit/test_a.py::test_b[c - d]", "tests/unit/test_a.py::test_f"]
     assert failed_tests(RUNNING.splitlines(keepends=True)) == failed
     assert failed_tests((RUNNING + SUMMARY).splitlines(keepends=True)) == [*failed, "tests/unit/test_g.py"]
 
 
 def test_only_beginnings_and_passed_tests_are_not_printed() -> None:
-    """Holds: failures, and all that pytest prints about them, are seen while it runs."""
     lines = (RUNNING + SUMMARY).splitlines(keepends=True)
     assert [line for line in lines if QUIET.fullmatch(line)] == [lines[0], lines[2]]
