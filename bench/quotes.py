@@ -219,11 +219,6 @@ QUOTES = (
         more=(Cell("idle-python-313.md", ("the same: memory (PSS)",), "value", lambda mib: f"{mib:g}"),),
     ),
     missed(
-        "CPU of an idle broker under Python 3.13, % of a core",
-        "≤0.5",
-        Cell("idle-python-313.md", ("idle broker with everything on",), "value", lambda percent: f"{percent:g}"),
-    ),
-    missed(
         "import of a consumer, ms",
         "≤150",
         Cell("client.md", ("a consumer",), "ms"),
