@@ -1,7 +1,8 @@
 """The metrics of a broker under the names, labels, kinds and units of RocketMQ 5.x, for dashboards made for it.
 
 Left out is what a 4.x broker does not know: sizes and kinds of messages, times of creations, pulled but unconsumed
-messages, the pop path; and the figures of the timer wheel. Counters of transactions and timers have an empty label `topic`: they are counted together.
+messages, the pop path; and the figures of the timer wheel. Counters of transactions and timers have an empty label
+`topic`: they are counted together.
 
 Source: RocketMQ 5.x `BrokerMetricsManager`, `DefaultStoreMetricsManager`, `RemotingMetricsManager`.
 """
