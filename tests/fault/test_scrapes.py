@@ -125,7 +125,8 @@ def test_the_manager_serves_while_a_copy_stands_still_and_tells_of_one_that_was_
     os.kill(copy, signal.SIGKILL)
     with pytest.raises(urllib.error.HTTPError, match="503") as caught:
         scrape.result()
-    assert caught.value.read() == b"its process was killed by SIGKILL\n"
+    with caught.value as answer:
+        assert answer.read() == b"its process was killed by SIGKILL\n"
     assert 'rocketpy_topic_messages{topic="made_meanwhile"}' in waiting.result()
     assert metric(rig.port, 'rocketpy_broker_faults_total{place="scrape"}') == 1
     assert "a scrape of 127.0.0.1 failed: its process was killed by SIGKILL" in rig.broker.text()

@@ -97,6 +97,7 @@ class KeysInEtcd:
         try:
             self._ask("lease/revoke", {"ID": str(lease)})
         except urllib.error.HTTPError as exc:  # it has ended already
+            exc.close()
             self.history.happened(f"lease {lease:x} could not be revoked: {exc}")
 
     def switch_over(self, target: str) -> None:

@@ -163,7 +163,8 @@ def test_a_client_that_sends_a_byte_now_and_then_is_closed(
         while is_open(client):
             assert time.monotonic() - begun_s < 10.0
         wait_until(lambda: not scrape_threads())
-    assert [record.message for record in caplog.records][:1] == ["closed a scrape of 127.0.0.1: it took more than 1 s"]
+    # Beside the line of the scrape's own thread, whose write fails: either may be the first.
+    assert "closed a scrape of 127.0.0.1: it took more than 1 s" in [record.message for record in caplog.records]
     assert "Traceback" not in capfd.readouterr().err
 
 
@@ -234,8 +235,9 @@ def test_a_scrape_that_fails_is_a_line_a_minute(
 
     with serve("127.0.0.1", 0, NamesrvCollector(fail)) as endpoint:
         for _ in range(3):
-            with pytest.raises(urllib.error.HTTPError, match="500"):
+            with pytest.raises(urllib.error.HTTPError, match="500") as caught:
                 scrape(endpoint.port, None)
+            caught.value.close()
     [line] = [record.message for record in caplog.records]
     assert line.startswith("a scrape of 127.0.0.1 failed: ValueError: of a snapshot\n") and "in fail" in line
     assert "Traceback" not in capfd.readouterr().err
@@ -245,7 +247,8 @@ def refused(port: int) -> str:
     """The text of the answer to a scrape that fails for now."""
     with pytest.raises(urllib.error.HTTPError, match="503") as caught:
         scrape(port, None)
-    return bytes(caught.value.read()).decode()
+    with caught.value as answer:
+        return bytes(answer.read()).decode()
 
 
 def test_an_answer_that_another_process_does_not_make_has_its_reason(caplog: pytest.LogCaptureFixture) -> None:
