@@ -1,7 +1,5 @@
 """`--watch`: rounds that follow one another, a screen that is drawn at once, an end by Ctrl-C that is no failure."""
 
-import os
-import shutil
 import signal
 import sys
 
@@ -88,7 +86,8 @@ def test_a_terminal_is_drawn_anew(mqadmin: Mqadmin, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_page_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((30, 7)))
+    monkeypatch.setenv("COLUMNS", "30")
+    monkeypatch.setenv("LINES", "7")
     drawn = screen("heading", ["a" * 40, "\x1b[2Jb", "c", "d\ne"]).removesuffix(CLEAR_BELOW).removeprefix(HOME)
     lines = [line.removeprefix(CLEAR_LINE) for line in drawn.splitlines()]
     assert lines == ["heading", "", "a" * 30, "a" * 10, "\\x1b[2Jb", "... 3 lines more"]
