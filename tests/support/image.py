@@ -54,6 +54,7 @@ def run(*words: object, timeout_s: float = 1800.0) -> str:
 
 def buildah(*words: object) -> str:
     """By root, with its own images."""
+    WORK.mkdir(parents=True, exist_ok=True)  # buildah would make it root's alone, and BUILDER has its directory in it
     return run("buildah", *_storage(WORK / "of-root"), *words).strip()
 
 
