@@ -59,9 +59,9 @@ class Alarms:
     active: dict[tuple[str, str], Alarm] = attrs.field(factory=dict)
     cleared: list[Alarm] = attrs.field(factory=list)
     left_out: int = 0
-    _masterless_ms: dict[tuple[str, str], float] = attrs.field(factory=dict)  # since when
-    _silent_ms: dict[str, float] = attrs.field(factory=dict)  # since when, of brokers that do not answer
-    _looked_ms: float | None = None
+    _masterless_ms: dict[tuple[str, str], float] = attrs.field(init=False, factory=dict)  # since when
+    _silent_ms: dict[str, float] = attrs.field(init=False, factory=dict)  # since when, of brokers that do not answer
+    _looked_ms: float | None = attrs.field(init=False, default=None)
 
     def look(self, state: ClusterState, now_ms: float) -> list[Notice]:
         """Compare, and return what is to be told."""

@@ -125,8 +125,7 @@ def test_no_master_after_its_time_and_not_while_name_servers_are_silent() -> Non
 
 @pytest.mark.parametrize("jump_ms", [600_000, -600_000], ids=["a stopped console", "a clock that is set back"])
 def test_only_the_time_in_which_the_console_looks_makes_a_broker_silent(jump_ms: int) -> None:
-    """Fault: A console that had been stopped told of a master that did not answer; after its clock was set back it told
-    of none for as long."""
+    """Fault: A console that had been stopped told of a master that did not answer."""
     settings = AlarmSettings(broker=BrokerLimits(no_answer_seconds=20))
     state, alarms = with_groups(), Alarms(settings)
     for broker in state.brokers.values():

@@ -180,7 +180,7 @@ def test_a_time_that_is_none() -> None:
 
 
 def test_messages_since_a_time_are_those_next_to_it() -> None:
-    """Holds: A search by time begins with the first message of that time, whatever came later."""
+    """A search by time begins with the first message of that time, whatever came later."""
 
     async def test(rig: Rig) -> None:
         begin_ms = 1_700_000_000_000  # of the first message; then one each second

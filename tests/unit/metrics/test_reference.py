@@ -69,7 +69,7 @@ def test_histograms_are_marked_and_labels_shown() -> None:
 
 
 def test_each_name_of_the_references_is_served_or_said_to_be_missing() -> None:
-    """Holds: A board made for an exporter of RocketMQ has no panel that is empty without a word on the page.
+    """A board made for an exporter of RocketMQ has no panel that is empty without a word on the page.
 
     Source: RocketMQ 5.x `BrokerMetricsManager`, `DefaultStoreMetricsManager`, `PopMetricsManager`; rocketmq-exporter
     `RMQMetricsCollector`."""
