@@ -31,10 +31,10 @@ class RocketpyConfig(Value):
     selector_workers_max: int = setting(
         0,
         "selectorWorkersMax",
-        "Most selectors. Those beyond selectorWorkers start when all others have connectionsMax connections, and stay. "
-        "There are fewer if rings would have to shrink for them (sharedMemoryMax).",
+        "Most selectors. Those beyond selectorWorkers start when all others have connectionsMax connections, if their "
+        "rings fit sharedMemoryMax.",
         unit="processes",
-        default_text="as many as 65536 connections need, at most 4 more; selectorWorkers if connectionsMax is given",
+        default_text="enough for 65000 connections, at most 4 more; none more if connectionsMax is given",
         at_most=SELECTORS_MAX,
     )
     codec_workers: int = setting(
@@ -68,7 +68,7 @@ class RocketpyConfig(Value):
         0,
         "tlsWorkers",
         "Processes (6 to 9 MB each) that do handshakes and ciphers of clients with TLS, on one core each. 0 unless "
-        "tls.server.mode switches TLS on.",
+        "tls.server.mode switches TLS on. Each client takes two of the open files of one.",
         unit="processes",
         default_text="one for each four cores, at least 1",
         at_most=64,
@@ -104,9 +104,9 @@ class RocketpyConfig(Value):
     shared_memory_max: int = setting(
         67_108_864,
         "sharedMemoryMax",
-        "Most shared memory. Seven sixteenths keep state over the death of a worker: clients and subscriptions (160 "
-        "bytes each), unsaved offsets. Rings get the rest. Only used memory is touched. Clients get more if "
-        "connectionsMax of all selectors needs it (1.5 KiB each, up to 1 GiB).",
+        "Most shared memory; only used memory is touched. Seven sixteenths keep state over a worker's death: clients "
+        "and subscriptions (160 bytes each), unsaved offsets; more if connectionsMax of all selectors needs it (1.5 "
+        "KiB each, up to 1 GiB). Rings get the rest.",
         unit="bytes",
         at_least=1_048_576,
         at_most=1 << 40,
@@ -114,11 +114,10 @@ class RocketpyConfig(Value):
     connections_max: int = setting(
         0,
         "connectionsMax",
-        "Connections of one selector; more are closed, counted (`rocketpy_remoting_connections_refused_total`) and "
-        "logged. 0: as many as open files (`ulimit -Hn`) and a quarter of the memory, at 16 KiB each, allow. An idle "
-        "client costs 3 kB, kernel buffers and a file descriptor.",
+        "Connections of one selector; when all are full, more are closed, counted "
+        "(`rocketpy_remoting_connections_refused_total`) and logged. An idle client costs 3 kB.",
         unit="connections",
-        default_text="from open files and memory",
+        default_text="as many as open files (`ulimit -Hn`) and a quarter of the memory, at 16 KiB each, allow",
         at_most=1_000_000,
         c="rp_selector_config.connections_max",
     )

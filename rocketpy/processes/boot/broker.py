@@ -130,8 +130,7 @@ def run_tree(
         topology = Topology.create(sizes)
         memory = manager_memory(settings, sizes, opened)
         specs += worker_specs(settings, topology, opened, memory, sockets, member, certificates, access)
-        stop_timeout_s = settings.rocketpy.stop_timeout_millis / 1000
-        supervisor = Supervisor(specs, stop_timeout_s=stop_timeout_s, on_ready=on_ready)
+        supervisor = Supervisor(specs, settings.rocketpy.stop_timeout_millis / 1000, on_ready)
         if member is not None:
             supervisor.on_turn = member.watch(specs)
         elif beat is not None:

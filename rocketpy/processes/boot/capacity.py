@@ -16,7 +16,7 @@ from rocketpy.config import BrokerSettings
 from rocketpy.config.rocketpy_config import SELECTORS_MAX
 
 CONNECTIONS_LIMIT = 1_000_000  # slots of a selector (csrc/workers/selector/selector.c)
-CONNECTIONS_WANTED = 65_536  # of all selectors, where memory allows
+CONNECTIONS_WANTED = 65_000  # of all selectors, where memory allows: one has room with the LimitNOFILE of our units
 SPARES_MAX = 4  # each takes a page of memory for each of its rings and for its block, 32 KiB in all
 DESCRIPTORS_KEPT = 200  # of a selector, for rings, doorbells and log files; a selector keeps 64 at least
 CONNECTION_BYTES = 16 * 1024  # of an idle client, in all processes and the kernel, with room to spare

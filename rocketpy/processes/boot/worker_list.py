@@ -59,6 +59,7 @@ SIMPLE_ROLES = frozenset({ACCEPTOR, "selector", "codec", SEND, PULL})
 
 
 def reactor_sizes(settings: BrokerSettings) -> ReactorSizes:
+    """Return the numbers of workers, with as many spare selectors as fit. Raises: ConfigError: the rings do not fit."""
     own = settings.rocketpy
     sizes = ReactorSizes(
         selector_workers=own.selector_workers,

@@ -31,6 +31,7 @@ def test_the_least_of_open_files_memory_and_slots(descriptors: int, memory: int,
     ("descriptors", "memory", "at_start", "expected"),
     [
         (1 << 20, 24 * GIB, 1, 1),  # one selector has them all
+        (65_536, 24 * GIB, 1, 1),  # the LimitNOFILE of the units
         (20_000, 24 * GIB, 1, 4),  # 4 of 19 800
         (20_000, 24 * GIB, 4, 4),
         (20_000, 2 * GIB, 1, 2),  # memory for 32 768
