@@ -79,6 +79,11 @@ class Target:
         return not self.is_spare or self._handed > 0 or self.block.epoch > 0
 
     @property
+    def is_serving(self) -> bool:
+        """Return False for a spare selector that is being started: perhaps it cannot be, for lack of memory."""
+        return not self.is_spare or self.block.is_ready
+
+    @property
     def load(self) -> int:
         """The number of its connections, including connections that it has not received yet."""
         counters = self.block.pointer.counters
@@ -197,9 +202,11 @@ class Acceptor:
             os.close(self._pending.pop(0).fd)
 
     def _choices(self, loads: Sequence[int]) -> set[int]:
-        """Return the selectors that may get the next connection: those with room, else a spare one, else any."""
+        """Return the selectors that may get the next connection: those with room, else a spare one, else any. One that
+        is being started gets it only if no other may: it has the fewest connections for as long as it cannot start."""
         started = {index for index, target in enumerate(self.targets) if target.is_started}
-        if with_room := {index for index in started if loads[index] < self.targets[index].room}:
-            return with_room
-        spare = next((index for index in range(len(self.targets)) if index not in started), None)
-        return started if spare is None else {spare}
+        choices = {index for index in started if loads[index] < self.targets[index].room}
+        if not choices:
+            spare = next((index for index in range(len(self.targets)) if index not in started), None)
+            choices = started if spare is None else {spare}
+        return {index for index in choices if self.targets[index].is_serving} or choices

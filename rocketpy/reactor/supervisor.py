@@ -171,7 +171,7 @@ class Supervisor:
         self._kill_hung(now)
         self.on_turn([child.spec.name for child in self._all if not child.pid])
         if not self._ready_told and all(
-            child.spec.block.is_ready or child in self._waiting.values() for child in self._all
+            child.spec.block.is_ready or child.spec.starts_on is not None for child in self._all
         ):
             self._ready_told = True
             self.on_ready()
@@ -327,7 +327,8 @@ class Supervisor:
             self._reopens = True
             return self.request_stop()
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
-        if not self._ready_told and not was_ready and code == EXIT_CANNOT_BOOT:
+        is_needed = child.spec.starts_on is None
+        if is_needed and not self._ready_told and not was_ready and code == EXIT_CANNOT_BOOT:
             self._give_up()
             return
         now = self.process.clock()

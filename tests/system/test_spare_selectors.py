@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import resource
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from tests.support.wire import Wire, read_all, send_request
 
 ROOM, SELECTORS = 20, 3
 FEW = {"connectionsMax": str(ROOM), "selectorWorkers": "1", "selectorWorkersMax": str(SELECTORS)}
+NO_MORE = 64 << 20  # bytes of address space: less than any process of the broker has
 REFUSED = "rocketpy_remoting_connections_refused_total"
 
 
@@ -105,6 +107,26 @@ def test_a_killed_spare_selector_is_replaced_and_takes_connections_again() -> No
         crowd.connect(ROOM)
         assert crowd.served() == 2 * ROOM
         assert crowd.selectors == ["selector 0", "selector 1"] and metric(crowd.metrics_port, REFUSED) == 0
+        assert crowd.broker.stop() == 0
+
+
+def test_a_spare_selector_that_cannot_start_ends_nothing_and_takes_no_connections() -> None:
+    """Fault: One connection too many ended a broker that had no memory for another selector."""
+    with crowd_of() as crowd:
+        crowd.connect(ROOM)
+        assert crowd.served() == ROOM and crowd.broker.process is not None
+        before = resource.prlimit(crowd.broker.process.pid, resource.RLIMIT_AS, (NO_MORE, resource.RLIM_INFINITY))
+        late = crowd.stack.enter_context(Wire.open(crowd.broker.port))
+        tries = "worker selector-1 cannot start"
+        wait_until(lambda: crowd.broker.text().count(tries) >= 3, "failed starts")
+        for _ in range(5):
+            crowd.wires.pop().sock.close()
+        wait_until(lambda: crowd.opened() == ROOM - 5, "the end of five connections")
+        crowd.connect(5)
+        assert crowd.served() == ROOM
+        wait_until(lambda: crowd.broker.text().count(tries) >= 13, "failed starts", 60)
+        resource.prlimit(crowd.broker.process.pid, resource.RLIMIT_AS, before)
+        assert is_served(late) and crowd.selectors == ["selector 0", "selector 1"]
         assert crowd.broker.stop() == 0
 
 

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 MAIN_LISTENER, VIP_LISTENER = 0, 1
 FAST_PATH_ROLES = frozenset({"selector", "codec", TLS, SEND, PULL, STORE, REPLICATOR})
-WITHOUT_LIMIT = RestartPolicy(limit=None)  # clients are served without a replicator
+WITHOUT_LIMIT = RestartPolicy(limit=None)  # clients are served without a replicator, or a spare selector
 SIMPLE_ROLES = frozenset({ACCEPTOR, "selector", "codec", SEND, PULL})
 
 
@@ -160,8 +160,9 @@ def _remoting_workers(
         to_tls = [selectors_end for selectors_end, _ in topology.tls_handoffs.values()]
         handoff, others = topology.handoffs[selector][1].fileno(), (main.parked, *to_tls)
         fds = (handoff, *(sock.fileno() for sock in others if sock is not None))
-        how = {"quiet_phase": StopPhase.INTAKE, "starts_on": handoff if selector in sizes.spares else None}
-        yield spec(selector, "selector", main, StopPhase.SELECTORS, keep_fds=fds, **how)
+        on_demand = {"starts_on": handoff, "restart": WITHOUT_LIMIT} if selector in sizes.spares else {}
+        how: dict[str, Any] = {"quiet_phase": StopPhase.INTAKE, "keep_fds": fds, **on_demand}
+        yield spec(selector, "selector", main, StopPhase.SELECTORS, **how)
     acceptor, kept = _acceptor(topology, listeners, settings.rocketpy.connections_max, member)
     yield spec(ACCEPTOR, ACCEPTOR, acceptor.run, StopPhase.INTAKE, keep_fds=kept)
 

@@ -140,8 +140,8 @@ def fault_of(spec: WorkerSpec, absent: Sequence[str], now_s: float, manager_move
         manager_moved_s: when a manager that is being started has last read a piece of the log. As long as it goes on,
             another member would not be faster: it would have to read the same (broker/topics_of_log.py).
     """
-    if spec.starts_on is not None and not spec.block.epoch:
-        return ""  # it is started when it is needed
+    if spec.starts_on is not None and not spec.block.is_ready:
+        return ""  # it is started when it is needed; if it cannot be, the others serve
     if spec.name in absent:
         return f"worker {spec.name} does not run"
     limit_s = spec.hang_timeout_s

@@ -197,9 +197,28 @@ def test_a_selector_that_does_not_take_starts_no_spare_one(desk_of: Callable[...
 def test_a_restarted_acceptor_finds_the_selectors_that_have_started(desk_of: Callable[..., Desk]) -> None:
     desk = desk_of(1, 1, room=2)
     desk.targets[1].block.begin(0)
+    desk.targets[1].block.mark_ready()
     desk.connect(2)
     desk.acceptor.turn(5.0)
     assert counts(desk) == [1, 1]
+
+
+def test_a_spare_selector_that_cannot_start_gets_no_connection_that_another_has_room_for(
+    desk_of: Callable[..., Desk],
+) -> None:
+    """Fault: A spare selector that could not start had the fewest connections, and so got all new ones."""
+    desk = desk_of(1, 1, room=4)
+    desk.connect(5)
+    desk.acceptor.turn(5.0)
+    assert counts(desk) == [4, 1]
+    desk.targets[0].block.add(lib.RP_COUNT_CONNECTIONS_CLOSED, 3)
+    desk.connect(3)
+    desk.acceptor.turn(5.0)
+    assert counts(desk) == [3, 0]
+    desk.targets[1].block.mark_ready()
+    desk.connect(2)
+    desk.acceptor.turn(5.0)
+    assert counts(desk) == [0, 2]
 
 
 def test_more_parked_connections_than_one_selector_holds_and_than_may_wait(desk_of: Callable[..., Desk]) -> None:

@@ -18,7 +18,7 @@ import trio
 
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
-from rocketpy.errors import ConfigError, ConnectionLost
+from rocketpy.errors import ConfigError, ConnectionLost, TransportError
 from rocketpy.native.core import lib
 from rocketpy.reactor.worker_spec import RestartPolicy, WorkerContext
 from tests.support.toy_workers import Journal, Launcher, Run, pid_in, serve
@@ -295,3 +295,18 @@ def test_a_stop_while_a_worker_still_waits_for_a_connection(launch: Launcher) ->
         run.signal(signal.SIGTERM)
         assert run.end() == 0
         assert not any(line.startswith("awaited") for line in run.journal.rest())
+
+
+def test_a_worker_that_waits_for_a_connection_and_cannot_start_ends_nothing(launch: Launcher) -> None:
+    """Fault: Connections that came during a start ended it if the worker that they started had no memory."""
+
+    def refuse(context: WorkerContext, journal: Journal) -> None:
+        raise TransportError("no memory")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()):
+        awaited = {"starts_on": listener.fileno(), "restart": RestartPolicy(limit=None, backoff_s=0.01)}
+        run = launch({"one": serve, "awaited": (refuse, awaited)})
+        lines = run.journal.lines_until("all ready")
+        assert any(line.startswith("one serves") for line in lines)
+        run.signal(signal.SIGTERM)
+        assert run.end() == 0
