@@ -10,7 +10,7 @@
 #include "store/queues/unit_windows.h"
 #include "check.h"
 
-enum { UNIT = 20, WINDOWS = 4096 };
+enum { UNIT = 20, WINDOWS = 4096, MANY = 262144 };
 #define PAGE ((uint64_t)sysconf(_SC_PAGESIZE))
 #define FILE_SIZE (3 * PAGE - 1000)
 #define START (7 * FILE_SIZE)
@@ -82,6 +82,26 @@ static void test_turns(rp_unit_windows *windows) {
     CHECK(kept == WINDOWS / 2);
 }
 
+static unsigned long writable_kib(void) {
+    char line[256];
+    unsigned long kib = 0;
+    FILE *file = fopen("/proc/self/status", "r");
+    CHECK(file);
+    while (fgets(line, sizeof line, file) && sscanf(line, "VmData: %lu", &kib) != 1) {
+    }
+    fclose(file);
+    return kib;
+}
+
+/* Fault: With a large vm.max_map_count a store did not open where RLIMIT_DATA or the kernel keeps memory for what may
+ * be written to: the addresses of all windows counted. */
+static void test_addresses(void) {
+    unsigned long before = writable_kib();
+    rp_unit_windows *windows = rp_unit_windows_open(MANY);
+    CHECK(windows && writable_kib() - before < MANY * (PAGE / 1024) / 8);
+    rp_unit_windows_close(windows);
+}
+
 int main(void) {
     char path[] = "/tmp/rocketpy-unit-windows-XXXXXX";
     CHECK((fd = mkstemp(path)) >= 0 && unlink(path) == 0 && ftruncate(fd, (off_t)FILE_SIZE) == 0);
@@ -93,6 +113,7 @@ int main(void) {
     CHECK((windows = rp_unit_windows_open(WINDOWS)));
     test_turns(windows);
     rp_unit_windows_close(windows);
+    test_addresses();
     close(fd);
     puts("unit windows: ok");
     return 0;

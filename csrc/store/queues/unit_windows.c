@@ -49,6 +49,12 @@ static uint32_t windows_allowed(void) {
     return mappings / 4 >= WINDOWS_LIMIT / 3 ? WINDOWS_LIMIT : (uint32_t)(mappings / 4 * 3 + 1);
 }
 
+/* Addresses alone: nothing of it counts as memory, where the kernel or RLIMIT_DATA limits what may be written to. */
+static void *addresses_create(uint64_t size) {
+    void *addresses = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return addresses == MAP_FAILED ? NULL : addresses;
+}
+
 static uint64_t pages_size(const rp_unit_windows *windows) { return windows->windows_max * windows->page_size; }
 
 static uint64_t windows_size(const rp_unit_windows *windows) { return windows->windows_max * sizeof(struct window); }
@@ -58,7 +64,7 @@ rp_unit_windows *rp_unit_windows_open(uint32_t windows_max) {
     if (!windows) return NULL;
     windows->page_size = (uint64_t)sysconf(_SC_PAGESIZE);
     windows->windows_max = windows_max ? windows_max : windows_allowed();
-    windows->pages = rp_private_create(pages_size(windows));
+    windows->pages = addresses_create(pages_size(windows));
     windows->window_of = rp_private_create(RP_CONTROL_QUEUES_MAX * sizeof *windows->window_of);
     windows->windows = rp_private_create(windows_size(windows));
     if (windows->pages && windows->window_of && windows->windows) return windows;
@@ -105,8 +111,8 @@ static uint32_t take(rp_unit_windows *windows, uint32_t queue) {
 static void show(rp_unit_windows *windows, uint32_t number, int fd, uint64_t in_file, uint64_t begin, uint64_t end) {
     struct window *window = &windows->windows[number - 1];
     int flags = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED;
-    void *page = mmap(page_of(windows, number), windows->page_size, PROT_READ | PROT_WRITE, flags | MAP_FIXED, fd,
-                      (off_t)in_file);
+    int access = fd < 0 ? PROT_NONE : PROT_READ | PROT_WRITE;
+    void *page = mmap(page_of(windows, number), windows->page_size, access, flags | MAP_FIXED, fd, (off_t)in_file);
     window->begin = window->end = 0;
     if (page == MAP_FAILED || fd < 0) return; /* as before, with pwrite */
     window->begin = begin;
