@@ -22,6 +22,7 @@ RULES_MAX = 1000
 KNOWN_MAX = 50_000  # groups whose rules are kept
 ADDRESSES_MAX = 100
 SECRET_BYTES_MAX = 4096
+SILENT_MIN_S = 3  # a worker that rests sends a heartbeat each two seconds
 SECURITIES = ("starttls", "tls", "none")
 MISSING = object()
 
@@ -236,9 +237,10 @@ def _settings(root: _Table) -> AlarmSettings:
 
 def _limits(table: _Table) -> BrokerLimits:
     default = BrokerLimits()
+    silent_s = table.number("worker_silent_seconds", SILENT_MIN_S, 86_400, default.worker_silent_seconds)
     return BrokerLimits(
         no_answer_seconds=table.number("no_answer_seconds", 1, 86_400, default.no_answer_seconds),
-        worker_silent_seconds=table.number("worker_silent_seconds", 1, 86_400, default.worker_silent_seconds),
+        worker_silent_seconds=silent_s,
         certificate_days=table.number("certificate_days", 0, 36_500, default.certificate_days),
         clock_seconds=table.number("clock_seconds", 1, 1e9, default.clock_seconds),
         window_minutes=table.number("window_minutes", 0.1, 60, default.window_minutes),

@@ -120,6 +120,10 @@ def test_an_empty_file_watches_disks_and_masters(tmp_path: Path) -> None:
         ("[[group]]\nname = 'g'\nbacklog = 1.5", "group[1].backlog: expected a whole number"),
         ("[group]\nname = 'g'", "group: expected at most 1000 tables, [[group]]"),
         ("[broker]\ndisk_percent = 101", "broker.disk_percent: expected a number from 1 to 100, found 101"),
+        (
+            "[broker]\nworker_silent_seconds = 2",  # each worker that rests would be one
+            "broker.worker_silent_seconds: expected a number from 3 to 86400, found 2",
+        ),
         ("=", "no TOML: "),
     ],
 )
