@@ -93,8 +93,7 @@ static unsigned long writable_kib(void) {
     return kib;
 }
 
-/* Fault: With a large vm.max_map_count a store did not open where RLIMIT_DATA or the kernel keeps memory for what may
- * be written to: the addresses of all windows counted. */
+/* Fault: With a large vm.max_map_count a store did not open under RLIMIT_DATA: the addresses of all windows counted. */
 static void test_addresses(void) {
     unsigned long before = writable_kib();
     rp_unit_windows *windows = rp_unit_windows_open(MANY);
