@@ -65,8 +65,9 @@ class Shelf:
     def _by_c(self, offset: int, maximum: int, tag: str, queue: int) -> Found:
         self.rig.frame(pull(offset, queue, maximum=maximum, expression=tag))
         self.rig.turn()
-        for kind, record in self.rig.for_manager():  # beyond the queue; the group has committed nothing
-            self.rig.hand_back(kind, record, lib.RP_REQUEST_RESOLVED)
+        for kind, record in self.rig.for_manager():  # and what was counted, if the messages took more than a second
+            if kind == lib.RP_MSG_PULL:  # beyond the queue; the group has committed nothing
+                self.rig.hand_back(kind, record, lib.RP_REQUEST_RESOLVED)
         self.rig.turn()
         [(_, reply)] = self.rig.answers()
         status = reply.remark or ""
