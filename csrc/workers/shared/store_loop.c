@@ -53,13 +53,14 @@ static void sleep_briefly(rp_worker *worker) {
 rp_status rp_store_loop(rp_dispatch *dispatch, rp_control *control, rp_worker *worker, rp_ring_reader *manager,
                         rp_flush *flush, int wakes_flush, rp_timers *timers, int64_t timeout_ns) {
     int64_t until_ns = (int64_t)rp_now_ns() + timeout_ns, worked_ns = -SHORT_SLEEPS_AFTER_WORK_NS;
+    uint64_t seen = rp_load_acquire(&control->published_phy_offset);
     rp_dispatch_set_watchers(dispatch, &worker->heartbeat_ns, wakes_flush ? flush : NULL);
     for (;;) {
         int64_t now = (int64_t)rp_now_ns();
-        if (rp_dispatch_is_behind(dispatch)) {
-            worked_ns = now;
-            if (now + WORK_MAX_NS < until_ns) until_ns = now + WORK_MAX_NS;
-        }
+        uint64_t published = rp_load_acquire(&control->published_phy_offset);
+        if (rp_dispatch_is_behind(dispatch)) worked_ns = now;
+        if ((published != seen || worked_ns == now) && now + WORK_MAX_NS < until_ns) until_ns = now + WORK_MAX_NS;
+        seen = published;
         rp_store_release(&worker->heartbeat_ns, (uint64_t)now);
         rp_add(&worker->counters[RP_COUNT_LOOPS], 1);
         if (rp_load_acquire32(&worker->stop)) return RP_STOPPED;
