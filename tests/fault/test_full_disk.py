@@ -9,6 +9,7 @@ import random
 import subprocess
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -166,3 +167,31 @@ def test_doctor_tells_how_full_the_disk_is(disk: Path) -> None:
             assert time.monotonic() < deadline, "sends are not refused"
             time.sleep(0.1)
         connection.close()
+
+
+def exhaust(place: Path) -> None:
+    """Take all blocks, also those that are kept for root, and those that the file system had set aside for writes."""
+    with (place / "ballast").open("wb") as file:
+        for size in (1 << 20, 1 << 10, 1 << 10):
+            subprocess.run(["sync", "--file-system", place], check=True)
+            with contextlib.suppress(OSError):
+                while True:
+                    os.posix_fallocate(file.fileno(), os.fstat(file.fileno()).st_size, size)
+
+
+def test_a_full_disk_has_room_for_units_beside_others(disk: Path) -> None:
+    """Fault: Where a page of the disk has several blocks, the unit of the next message killed the store worker."""
+    with running_broker(SETTINGS, store=disk / "store") as broker:
+        workers, connection = broker.workers(), Connection(broker.port, timeout_s=10)
+        queue = disk / "store" / "consumequeue" / "alpha" / "0" / f"{0:020}"
+
+        def has_unit(number: int) -> bool:
+            return queue.exists() and any(queue.read_bytes()[20 * number : 20 * number + 20])
+
+        for number in range(6):
+            reply = connection.ask(send_request("alpha", 0, [b"0 alpha 0 x"], number))
+            assert reply.code == 0, reply
+            wait_until(partial(has_unit, number), "the message is in its queue")
+            exhaust(disk)
+        connection.close()
+        assert broker.workers() == workers, f"somebody died:\n{broker.text()[-4000:]}"

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 #include "base/shared.h"
 #include "store/control/control_block.h"
@@ -21,6 +22,8 @@ enum {
     IDLE = RP_CONTROL_QUEUES_MAX, /* writes to others: a window was passed over by a turn of any number of queues */
     NONE = 0
 };
+/* f_type of statfs */
+static const int64_t BTRFS = 0x9123683E, ZFS = 0x2FC12FC1, BCACHEFS = 0xCA451A4E;
 
 struct window {
     uint64_t begin; /* in the queue */
@@ -119,6 +122,14 @@ static void show(rp_unit_windows *windows, uint32_t number, int fd, uint64_t in_
     window->end = end;
 }
 
+/* 1: a page of which some bytes were written needs no more of the disk. With smaller blocks the others may be holes,
+ * and some file systems take a new block for each change. */
+static int keeps_blocks(int fd, uint64_t page_size) {
+    struct statfs system;
+    if (fstatfs(fd, &system) < 0 || (uint64_t)system.f_bsize < page_size) return 0;
+    return system.f_type != BTRFS && system.f_type != ZFS && system.f_type != BCACHEFS;
+}
+
 void rp_unit_windows_follow(rp_unit_windows *windows, uint32_t queue, int fd, uint64_t start, uint64_t file_size,
                             uint64_t at, uint64_t size) {
     uint64_t end = at + size, in_file = end - end % windows->page_size;
@@ -127,6 +138,7 @@ void rp_unit_windows_follow(rp_unit_windows *windows, uint32_t queue, int fd, ui
     if (size > LARGE || in_file == end || page_end < end + ROOM_MIN) return;
     if (fstat(fd, &info) < 0 || (uint64_t)info.st_size < page_end)
         return; /* a damaged file: a store does not extend it */
+    if (!keeps_blocks(fd, windows->page_size)) return;
     uint32_t number = windows->window_of[queue] ? windows->window_of[queue] : take(windows, queue);
     if (number != NONE) show(windows, number, fd, in_file, start + in_file, start + page_end);
 }

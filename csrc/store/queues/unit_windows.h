@@ -3,8 +3,8 @@
 /* The pages of queue files that units are being added to, mapped: one page of each queue, of so many queues as a
  * process may map. A unit costs a tenth of a pwrite then, and no descriptor.
  *
- * A page is mapped only after a pwrite into it. It has its block from then on: a store to a hole of a file on a full
- * disk would end the process. C only. Not thread-safe. */
+ * A page is mapped only after a pwrite into it, on a file system where it has its block from then on: a store to a hole
+ * of a file on a full disk would end the process. C only. Not thread-safe. */
 #include <stdint.h>
 
 typedef struct rp_unit_windows rp_unit_windows;
