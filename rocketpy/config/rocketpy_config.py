@@ -31,8 +31,8 @@ class RocketpyConfig(Value):
     selector_workers_max: int = setting(
         0,
         "selectorWorkersMax",
-        "Most selectors. Those beyond selectorWorkers start when all others have connectionsMax connections, if their "
-        "rings fit sharedMemoryMax.",
+        "Most selectors. A selector beyond selectorWorkers starts when all others have connectionsMax connections, if "
+        "its rings fit sharedMemoryMax.",
         unit="processes",
         default_text="enough for 65000 connections, at most 4 more; none more if connectionsMax is given",
         at_most=SELECTORS_MAX,

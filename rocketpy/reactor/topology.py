@@ -67,7 +67,7 @@ class ReactorSizes:
 
     @property
     def selectors(self) -> tuple[str, ...]:
-        """The names of all selectors, those that are started later last."""
+        """The names of all selectors; spare selectors come last."""
         return tuple(f"selector-{n}" for n in range(self.selector_workers + self.spare_selectors))
 
     @property

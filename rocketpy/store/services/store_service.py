@@ -40,7 +40,7 @@ from .timer_thread import TimerThread
 
 logger = logging.getLogger(__name__)
 
-BEAT_S = 0.5
+BEAT_S = 0.5  # between heartbeats, if the caller gives no other time
 LOOP_PENDING_NS = 2_000_000  # while a request waits until dispatch reaches its position
 LOOK_S = 1.0  # between two checks for removed files that are still open
 REMOVAL_RETRY_S = 30.0
