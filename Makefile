@@ -193,7 +193,7 @@ test-ha-short: $(VENV)/.dev  ## the part of test-ha that CI runs
 soak-client: $(VENV)/.dev  ## the client in restarts, failovers and slow networks: make soak-client OPTIONS="--minutes 20 --backend trio" (etcd; root)
 	$(BIN)/python -m tests.support.soak $(OPTIONS)
 
-soak: $(VENV)/.dev  ## a steady load for 30 minutes; memory, descriptors and processes of the broker stay: make soak OPTIONS="--minutes 5"
+soak: $(VENV)/.dev  ## a steady load for 30 minutes; memory, descriptors, processes and rate of the broker stay: make soak OPTIONS="--minutes 5"
 	$(BIN)/rocketpy bench soak $(OPTIONS)
 
 test-dist: $(VENV)/.site dist  ## the distributions of `make dist` in clean environments, the units of deploy/ in a real systemd, also with official clients (Java 17, Maven, Go), the links of the site

@@ -12,15 +12,21 @@ import click
 
 from rocketpy.bench import report, result
 from rocketpy.bench.result import Result
+from rocketpy.bench.soak import RATE_KEPT_MIN, kept_rates
 from rocketpy.errors import ConfigError
 
 from .report import Row, command_of
 
+KEPT = {"messages_per_s": "messages sent", "consumed_per_s": "messages consumed"}
 BARS = {"pss_mib": ("memory (PSS)", "MiB"), "descriptors": ("open descriptors", "")}
 
 
 def rows(found: Result) -> list[Row]:
-    """Return the growth of each resource with its bar. Raises: ConfigError: the run was too short to have them."""
+    """Return the growth of each resource, and the share that is left of each rate, with its bar.
+
+    Raises:
+        ConfigError: the run was too short to have a growth.
+    """
     (run,) = found.points[0].runs
     figures, found_rows = run.figures, list[Row]()
     try:
@@ -34,7 +40,11 @@ def rows(found: Result) -> list[Row]:
     except KeyError as missing:
         raise ConfigError(f"the result of {found.name} has no {missing.args[0]}: run a longer soak") from missing
     rate = Row("messages sent, each consumed by two groups", figures["messages_per_s"], "/s")
-    return [rate, *found_rows, Row("requests failed", sum(run.errors.values()), "", 0)]
+    kept = [
+        Row(f"{KEPT[name]}: last fifth, as a share of the second", share, "", RATE_KEPT_MIN, is_least=True)
+        for name, share in kept_rates(run.intervals).items()
+    ]
+    return [rate, *kept, *found_rows, Row("requests failed", sum(run.errors.values()), "", 0)]
 
 
 def page(found: Result) -> str:

@@ -12,7 +12,7 @@ own if it is given no name server. Needs the extra `bench`.
     cluster      the brokers that are measured, and topics for a run
     own_broker   a broker for a run
     cold         its store leaves memory, so that reads come from the disk
-    soak         a long run: do memory, descriptors and processes stay as they are?
+    soak         a long run: do memory, descriptors, processes and rate stay as they are?
     neighbours   NATS and Kafka: how they are started; jars fetches those of a broker in Java
     clients/     a run through the Python client of a system
     proc         CPU, memory, wake-ups and reads from disks of processes

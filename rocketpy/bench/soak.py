@@ -1,8 +1,8 @@
-"""A soak: a steady load for a long time, while memory, descriptors and processes of a broker must stay as they are.
+"""A soak: a steady load for a long time, while memory, descriptors, processes and rate of a broker must stay.
 
-Each is sampled every few seconds; a line is fitted to the samples after the first fifth, in which tables fill.
-A resource grows if its line rises faster than its limit, and by more than the noise of one sample. Processes must stay
-from the first sample on.
+Memory and descriptors are sampled every few seconds; a line is fitted to the samples after the first fifth, in which
+tables fill. A resource grows if its line rises faster than its limit, and by more than the noise of one sample.
+Processes must stay from the first sample on. A rate falls if its last fifth is far below its second fifth.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from .scenario import Point
 SAMPLE_EVERY_S = 5.0
 WARM_UP_SHARE = 0.2
 SAMPLES_MIN = 5
+RATES = ("messages_per_s", "consumed_per_s")
+RATE_KEPT_MIN = 0.8  # in the last fifth, of the rate in the second one; a pause of a second or two is no fall
 
 
 @attrs.frozen
@@ -92,6 +94,30 @@ def faults(samples: Sequence[Sample]) -> list[str]:
     if gone:
         found.append(f"{gone} processes of the broker ended: its log says why they were replaced")
     return found
+
+
+def kept_rates(rows: Sequence[Figures]) -> dict[str, float]:
+    """Return each rate of the last fifth of a run as a share of that of its second fifth.
+
+    Args:
+        rows: the intervals of the run; a rate that is 0 in the second fifth is left out.
+    """
+    end_s = rows[-1]["at_s"] if rows else 0.0
+    early = [row for row in rows if end_s * WARM_UP_SHARE < row["at_s"] <= end_s * 2 * WARM_UP_SHARE]
+    late = [row for row in rows if row["at_s"] > end_s * (1 - WARM_UP_SHARE)]
+    if not early:
+        return {}
+    before, after = ({name: statistics.fmean(row[name] for row in part) for name in RATES} for part in (early, late))
+    return {name: after[name] / before[name] for name in RATES if before[name]}
+
+
+def fallen_rates(rows: Sequence[Figures]) -> list[str]:
+    """Return a line for each rate that fell in the course of a run; none: all were kept."""
+    return [
+        f"{name} of the last fifth is {share:.1%} of that of the second fifth, allowed are {RATE_KEPT_MIN:.0%}"
+        for name, share in kept_rates(rows).items()
+        if share < RATE_KEPT_MIN
+    ]
 
 
 def replaced(samples: Sequence[Sample]) -> int:

@@ -209,9 +209,11 @@ def _progress(minutes: Sequence[float]) -> Iterator[Callable[[str], Tick]]:
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Property of the broker; may be repeated.")
 @click.option("-o", "--output", type=_RESULT, help="Also write a result file.")
 def soak_command(minutes: float, store: Path | None, settings: tuple[str, ...], output: Path | None) -> None:
-    """Load a broker of its own steadily, and fail if its memory or descriptors grow, or a process of it is replaced.
+    """Load a broker of its own steadily, and fail if its memory or descriptors grow, its rate falls, or a process of it
+    is replaced.
 
-    Allowed are 10 MiB and 10 descriptors an hour, after the first fifth of the time; and no failed request.
+    Allowed are 10 MiB and 10 descriptors an hour, after the first fifth of the time; rates of sends and consumption in
+    the last fifth from 80 % of those in the second fifth on; and no failed request.
     """
 
     def run() -> int:
@@ -229,7 +231,8 @@ def soak_command(minutes: float, store: Path | None, settings: tuple[str, ...], 
             result.write(output)
         click.echo("\n".join(soak.summary(samples)))
         click.echo(f"{report.number(found.figures['messages_per_s'])} messages/s, errors: {found.errors or 'none'}")
-        faults = soak.faults(samples) + [f"requests failed: {found.errors}"] * bool(found.errors)
+        faults = soak.faults(samples) + soak.fallen_rates(found.intervals)
+        faults += [f"requests failed: {found.errors}"] * bool(found.errors)
         for fault in faults:
             click.echo(f"rocketpy: {fault}", err=True)
         return 1 if faults else 0

@@ -65,6 +65,20 @@ def test_a_fault_is_a_missed_bar(figures: dict[str, float], errors: dict[str, in
     assert (tmp_path / "soak.md").read_text(encoding="utf-8").count(missed) == 1
 
 
+@pytest.mark.parametrize(("last", "verdict"), [(800.0, "holds"), (700.0, "missed")])
+def test_a_rate_that_fell_is_a_missed_bar(last: float, verdict: str) -> None:
+    found = result_of(FLAT)
+    rows = [
+        {"at_s": at, "messages_per_s": 1000.0 if at <= 80 else last, "consumed_per_s": 2000.0}
+        for at in map(float, range(1, 101))
+    ]
+    point = found.points[0]
+    run = attrs.evolve(point.runs[0], intervals=rows)
+    text = soak.page(attrs.evolve(found, points=[attrs.evolve(point, runs=[run])]))
+    assert f"| messages sent: last fifth, as a share of the second | {last / 1000:g} | ≥ 0.8 | {verdict} |" in text
+    assert "| messages consumed: last fifth, as a share of the second | 1 | ≥ 0.8 | holds |" in text
+
+
 def test_growth_within_the_noise_of_a_sample_is_within_the_bar() -> None:
     """Fault: The page of a short soak missed a bar that `rocketpy bench soak` let pass."""
     times = [float(at) for at in range(0, 60, 5)]

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from rocketpy.bench.soak import Sample, faults, figures, summary
+from rocketpy.bench.result import Figures
+from rocketpy.bench.soak import Sample, fallen_rates, faults, figures, kept_rates, summary
 
 PIDS = frozenset({1, 2, 3})
 HOUR = [float(at) for at in range(0, 3600, 5)]
@@ -47,6 +48,44 @@ def test_growth_within_the_limit_passes() -> None:
 def test_the_noise_of_a_short_run_is_no_growth() -> None:
     """One MiB in a minute would be 60 an hour."""
     assert faults(samples(lambda at: 60 + at / 60, times=[float(at) for at in range(0, 60, 5)])) == []
+
+
+def rows(rate: Callable[[float], float] = lambda _: 1000.0, seconds: int = 1800) -> list[Figures]:
+    return [
+        {"at_s": at + 0.01, "messages_per_s": rate(at), "consumed_per_s": 2 * rate(at)} for at in range(1, seconds + 1)
+    ]
+
+
+def test_a_steady_rate_passes_with_its_pauses() -> None:
+    assert fallen_rates(rows()) == []
+    assert fallen_rates(rows(lambda at: 1000 + 300 * math.sin(at))) == []
+    assert fallen_rates(rows(lambda at: 0.0 if at == 29 else 1000.0, seconds=30)) == [], "a pause of a second"
+
+
+def test_a_rate_of_the_first_fifth_does_not_count() -> None:
+    assert fallen_rates(rows(lambda at: 5000.0 if at < 360 else 1000.0)) == []
+    assert fallen_rates(rows(lambda at: 0.0 if at < 360 else 1000.0)) == []
+
+
+def test_a_rate_that_falls_is_named() -> None:
+    """Fault: A soak whose broker served ever fewer messages a second passed."""
+    found = rows(lambda at: 1000 - at / 1800 * 500)
+    assert kept_rates(found)["messages_per_s"] == pytest.approx(0.55 / 0.85, rel=0.01)
+    assert fallen_rates(found) == [
+        f"{name} of the last fifth is 64.7% of that of the second fifth, allowed are 80%"
+        for name in ("messages_per_s", "consumed_per_s")
+    ]
+    (line,) = fallen_rates([row | {"messages_per_s": 1000.0} for row in found])
+    assert line.startswith("consumed_per_s of the last fifth is 64.7%")
+
+
+def test_the_bound_of_a_rate() -> None:
+    assert fallen_rates(rows(lambda at: 1000.0 if at <= 1440 else 800.0)) == []
+    assert len(fallen_rates(rows(lambda at: 1000.0 if at <= 1440 else 799.0))) == 2
+
+
+def test_a_run_without_rows_or_without_messages_has_no_rate() -> None:
+    assert kept_rates([]) == {} and kept_rates(rows(seconds=1)) == {} and kept_rates(rows(lambda _: 0.0)) == {}
 
 
 def test_a_process_that_was_replaced_is_a_fault() -> None:
