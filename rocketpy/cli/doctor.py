@@ -18,17 +18,18 @@ from rocketpy.errors import ConfigError, NativeMissing
 
 from .findings import Finding, report
 
-NAME_SERVER = "name server"
+NAME_SERVER, METRICS = "name server", "metrics"
 PORTS = {
     10911: "broker",
     10909: "broker, VIP channel",
     10912: "broker, replication",
     9876: NAME_SERVER,
-    5557: "metrics",
+    5557: METRICS,
 }
-LOOPBACK, EVERYWHERE = "127.0.0.1", "0.0.0.0"
+LOOPBACK = "127.0.0.1"
 FILES_WANTED = 20_000
-DISK_WANTED_BYTES = 4 << 30
+LOG_FILE_BYTES = 1 << 30  # mappedFileSizeCommitLog, where no file says more
+LOG_FILES_WANTED = 4
 KERNEL_WANTED = (5, 14)  # pidfd, memfd, MADV_POPULATE_WRITE
 
 
@@ -51,35 +52,30 @@ def _findings(store: Path, settings: BrokerSettings | None, namesrv: NamesrvSett
     cores = len(os.sched_getaffinity(0))
     yield Finding("cores", f"{cores}; by default {workers_text(cores)}")
     yield _open_files()
-    yield _disk(store)
-    for port, use in ports_of(settings).items():
-        if namesrv is None or use != NAME_SERVER:
-            yield _port(_address_of(settings), port, use)
-    if namesrv is not None:
-        yield _port(_address_of(namesrv), namesrv.server.listen_port, NAME_SERVER)
+    yield from _disks(store, settings)
+    for address, port, use in _ports(settings, namesrv):
+        yield _port(address, port, use)
 
 
-def ports_of(settings: BrokerSettings | None) -> dict[int, str]:
-    """The ports that a broker takes, and for what; without settings, the usual ones."""
+def _ports(settings: BrokerSettings | None, namesrv: NamesrvSettings | None) -> Iterator[tuple[str, int, str]]:
+    """Yield address, number and use of each port that the servers take; without settings, the usual ones."""
     if settings is None:
-        return PORTS
-    found = {
-        settings.server.listen_port: "broker",
-        settings.vip_port: "broker, VIP channel",
-        settings.store.ha_listen_port: "broker, replication",
-    }
-    metrics = settings.rocketpy.metrics_port  # below 0: the broker takes a free one
-    return found | ({metrics: "metrics"} if metrics > 0 else {})
-
-
-def _address_of(settings: BrokerSettings | NamesrvSettings | None) -> str:
-    """The address at which a port has to be free."""
-    bind = settings.server.bind_address if settings is not None else LOOPBACK
-    return LOOPBACK if ":" in bind or bind == "*" else bind or LOOPBACK
+        yield from ((LOOPBACK, port, use) for port, use in PORTS.items() if namesrv is None or use != NAME_SERVER)
+    else:
+        bind, own = settings.server.bind_address, settings.rocketpy
+        yield bind, settings.server.listen_port, "broker"
+        yield bind, settings.vip_port, "broker, VIP channel"
+        yield bind, settings.store.ha_listen_port, "broker, replication"
+        if own.metrics_port > 0:  # below 0: the broker takes a free one
+            yield own.metrics_host, own.metrics_port, METRICS
+    if namesrv is not None:
+        yield namesrv.server.bind_address, namesrv.server.listen_port, NAME_SERVER
+        if namesrv.rocketpy.metrics_port > 0:
+            yield namesrv.rocketpy.metrics_host, namesrv.rocketpy.metrics_port, METRICS
 
 
 def _notes(settings: BrokerSettings | None) -> Iterator[Finding]:
-    """Findings for what the start-up log warns of."""
+    """Yield a finding for each note on the properties, which the start-up log has as well."""
     for note in settings.notes if settings is not None else ():
         yield Finding(note.key, str(note), "see docs/run/configuration.md")
 
@@ -93,7 +89,7 @@ def _replication(settings: BrokerSettings | None) -> Iterator[Finding]:
 
 
 def _accounts(settings: BrokerSettings | None, namesrv: NamesrvSettings | None) -> Iterator[Finding]:
-    """Findings about the files of accounts; a broker and a name server may have the same."""
+    """Yield findings about the files of accounts; a broker and a name server may have the same."""
     homes = set()
     if settings is not None and settings.broker.acl_enable:
         homes.add(settings.server.rocketmq_home)
@@ -107,7 +103,7 @@ def _accounts(settings: BrokerSettings | None, namesrv: NamesrvSettings | None) 
 
 
 def _credentials(settings: BrokerSettings | None) -> Iterator[Finding]:
-    """A finding about the file by which a broker signs its requests."""
+    """Yield a finding about the file by which a broker signs its requests."""
     path = settings.broker.acl_credentials_file if settings is not None else None
     if not path:
         return
@@ -122,14 +118,13 @@ def _credentials(settings: BrokerSettings | None) -> Iterator[Finding]:
 
 
 def _tls(settings: BrokerSettings | NamesrvSettings | None) -> Iterator[Finding]:
-    """Findings about certificates, and about servers that answer by TLS."""
+    """Yield findings about certificates, and about servers that answer by TLS."""
     if settings is None or not (settings.tls.is_served or settings.tls.use_tls):
         return
+    from .liveness import REACHED_BY
     from .tls_checks import ServedPort, call_findings, server_findings
 
-    address = _address_of(settings)
-    if address == EVERYWHERE:
-        address = LOOPBACK
+    address = REACHED_BY.get(settings.server.bind_address, settings.server.bind_address)
     port = ServedPort((address, settings.server.listen_port))
     if isinstance(settings, NamesrvSettings):
         yield from server_findings(settings.tls, port)
@@ -180,38 +175,55 @@ def _kernel() -> Finding:
 
 
 def _open_files() -> Finding:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < FILES_WANTED:
-        return Finding("open files", f"{soft} (hard limit {hard})", f"ulimit -n {FILES_WANTED} for many connections")
-    return Finding("open files", f"{soft}")
+    """Look at the hard limit: servers raise their own limit to it."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY:
+        return Finding("open files", "unlimited")
+    remedy = f"raise it to {FILES_WANTED} for many connections: ulimit -Hn, or LimitNOFILE of a unit"
+    return Finding("open files", f"{hard} (hard limit of this shell)", remedy if hard < FILES_WANTED else "")
 
 
-def _disk(store: Path) -> Finding:
-    place = store
-    while not place.exists():
+def _disks(store: Path, settings: BrokerSettings | None) -> Iterator[Finding]:
+    """Yield a finding about the directory of the store, and one about that of the log if it is elsewhere."""
+    if settings is None:
+        yield _disk("store", store, "--store", LOG_FILE_BYTES)
+        return
+    own = settings.store
+    size, log = own.mapped_file_size_commit_log, Path(own.store_path_commit_log)
+    is_apart = not log.is_relative_to(own.store_path_root_dir)
+    yield _disk("store", store, "storePathRootDir", 0 if is_apart else size)
+    if is_apart:
+        yield _disk("log", log, "storePathCommitLog", size)
+
+
+def _disk(subject: str, directory: Path, key: str, file_bytes: int) -> Finding:
+    """Look at a directory which `key` names. `file_bytes`: the size of the log's files, if they are there."""
+    place = directory
+    while not os.path.exists(place):  # also below a directory that this user may not enter
         place = place.parent
     free = shutil.disk_usage(place).free
-    found = f"{free / (1 << 30):.1f} GiB free at {store}"
+    found = f"{free / (1 << 30):.1f} GiB free at {directory}"
     if not os.access(place, os.W_OK):
-        return Finding("store", f"{place} is not writable", "choose another directory with --store", True)
-    if free < DISK_WANTED_BYTES:
         return Finding(
-            "store",
-            found,
-            "two CommitLog files of 1 GiB are allocated ahead: free space or lower mappedFileSizeCommitLog",
+            subject, f"{place} is not writable", f"run this as the broker's user, or choose another {key}", True
         )
-    return Finding("store", found)
+    if free < LOG_FILES_WANTED * file_bytes:
+        remedy = f"two CommitLog files of {file_bytes / (1 << 20):.0f} MiB are allocated ahead: free space or lower "
+        return Finding(subject, found, remedy + "mappedFileSizeCommitLog")
+    return Finding(subject, found)
 
 
 def _port(address: str, port: int, use: str) -> Finding:
-    subject = f"port {port}"
+    subject, key = f"port {port}", "metricsHost" if use == METRICS else "bindAddress"
     remedy = "fine if your server is running; else stop the program (ss -ltnp), or choose another port"
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((address, port))
-        except OSError as exc:
-            if exc.errno == errno.EADDRNOTAVAIL:
-                return Finding(subject, f"{use}: {address} is no address of this host", "correct bindAddress", True)
+    except OSError as exc:
+        if exc.errno == errno.EADDRINUSE:
             return Finding(subject, f"{use}: {exc.strerror}", remedy)
+        is_foreign = exc.errno == errno.EADDRNOTAVAIL
+        why = "is no address of this host" if is_foreign else f"cannot be listened on: {exc.strerror}"
+        return Finding(subject, f"{use}: {address} {why}", f"correct {key} or the port", True)
     return Finding(subject, f"{use}: free at {address}")
