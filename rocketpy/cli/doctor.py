@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rocketpy.config import BrokerSettings, NamesrvSettings
-from rocketpy.errors import ConfigError, NativeMissing
+from rocketpy.errors import ConfigError, NativeMissing, StoreError
 
 from .findings import Finding, report
 
@@ -30,6 +30,9 @@ LOOPBACK = "127.0.0.1"
 FILES_WANTED = 20_000
 LOG_FILE_BYTES = 1 << 30  # mappedFileSizeCommitLog, where no file says more
 LOG_FILES_WANTED = 4
+MAX_MAP_COUNT = Path("/proc/sys/vm/max_map_count")
+MAPPED_MAX = 262_144  # WINDOWS_LIMIT of csrc/store/queues/unit_windows.c
+MAPPINGS_WANTED = 262_144  # of docs/run/install.md: pages of 196 608 queues
 KERNEL_WANTED = (5, 14)  # pidfd, memfd, MADV_POPULATE_WRITE
 
 
@@ -53,6 +56,7 @@ def _findings(store: Path, settings: BrokerSettings | None, namesrv: NamesrvSett
     yield Finding("cores", f"{cores}; by default {workers_text(cores)}")
     yield _open_files()
     yield from _disks(store, settings)
+    yield from queue_findings(store)
     for address, port, use in _ports(settings, namesrv):
         yield _port(address, port, use)
 
@@ -181,6 +185,27 @@ def _open_files() -> Finding:
         return Finding("open files", "unlimited")
     remedy = f"raise it to {FILES_WANTED} for many connections: ulimit -Hn, or LimitNOFILE of a unit"
     return Finding("open files", f"{hard} (hard limit of this shell)", remedy if hard < FILES_WANTED else "")
+
+
+def queue_findings(store: Path, limit: Path = MAX_MAP_COUNT) -> Iterator[Finding]:
+    """Yield a finding about the queues of a store that rocketpy has served; those of deleted topics count."""
+    with contextlib.suppress(NativeMissing, StoreError, OSError, ValueError):  # other findings, or no Linux
+        from rocketpy.store.files import DiskFiles, StorePaths
+        from rocketpy.store.inspection.state_files import read_control
+
+        if (control := read_control(DiskFiles(), StorePaths.of(store))) is not None:
+            yield mapped_queues(control.queue_count, int(limit.read_text()))
+
+
+def mapped_queues(count: int, mappings: int) -> Finding:
+    """Compare the number of queues with that of pages that the broker maps, three quarters of vm.max_map_count."""
+    mapped = min(mappings // 4 * 3, MAPPED_MAX)
+    found = f"{count}; the broker maps pages of {mapped} (vm.max_map_count={mappings})"
+    if mapped >= min(count, MAPPED_MAX):
+        return Finding("queues", found)
+    wanted = max(MAPPINGS_WANTED, -(-min(count, MAPPED_MAX) // 3) * 4)
+    remedy = f"sysctl vm.max_map_count={wanted}, then restart the broker: a message to another queue opens its file"
+    return Finding("queues", found, remedy)
 
 
 def _disks(store: Path, settings: BrokerSettings | None) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""The findings of `rocketpy doctor` about the machine: open files, disks, ports."""
+"""The findings of `rocketpy doctor` about the machine: open files, disks, queues, ports."""
 
 from __future__ import annotations
 
@@ -8,14 +8,55 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
+
 from rocketpy.cli import doctor
 from rocketpy.config import BrokerSettings, load_broker_config, load_namesrv_config
+from rocketpy.store.control_block import ControlBlock
 
 
 def broker(tmp_path: Path, **properties: str) -> BrokerSettings:
     return load_broker_config(
         None, {"storePathRootDir": str(tmp_path / "store"), **properties}, {"HOME": str(tmp_path)}
     )
+
+
+# --- queues -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("count", "mappings", "wanted"),
+    [
+        (0, 65_530, None),
+        (49_146, 65_530, None),
+        (49_147, 65_530, 262_144),
+        (196_608, 65_530, 262_144),
+        (196_608, 262_144, None),
+        (196_609, 262_144, 262_148),
+        (1_048_576, 262_144, 349_528),
+        (1_048_576, 349_528, None),
+    ],
+)
+def test_more_queues_than_the_kernel_maps_pages_of(count: int, mappings: int, wanted: int | None) -> None:
+    found = doctor.mapped_queues(count, mappings)
+    assert f"{count}; " in found.found and f"vm.max_map_count={mappings}" in found.found and not found.is_fatal
+    assert found.remedy.partition(",")[0] == (f"sysctl vm.max_map_count={wanted}" if wanted else "")
+
+
+def test_the_queues_of_a_store(tmp_path: Path) -> None:
+    assert list(doctor.queue_findings(tmp_path)) == [], "no broker of rocketpy has served it"
+    control = ControlBlock(tmp_path / "control", 1 << 30)
+    for queue_id in range(5):
+        control.add_queue(b"Orders", queue_id)
+    control.close()
+    limit = tmp_path / "max_map_count"
+    limit.write_text("8\n")
+    (found,) = doctor.queue_findings(tmp_path, limit)
+    assert not found.remedy
+    limit.write_text("4\n")
+    (found,) = doctor.queue_findings(tmp_path, limit)
+    assert found.found.startswith("5; the broker maps pages of 3 ") and found.remedy
+    assert list(doctor.queue_findings(tmp_path, tmp_path / "none")) == [], "a kernel without this limit"
 
 
 # --- open files -------------------------------------------------------------------------------------------------------
