@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -20,8 +19,8 @@ from .dead_letters import origin_of, send_again
 from .login import RESENT_MAX
 from .message_search import SEARCH_S, Found, Search, at_place, parse_number, search, trace
 from .questions import Answer
-from .rendering import Paging, address, body_text
-from .views import Console, Handler, Page, form_of, is_own_form
+from .rendering import address, body_text
+from .views import Console, Page, form_of, is_own_form
 
 TEXT_MAX = 1024  # of a field of a search
 
@@ -34,15 +33,14 @@ class MessagePages:
         self._questions = console.questions
 
     def routes(self) -> list[Route]:
-        pages: Mapping[str, Handler] = {
+        pages = {
             "/messages": self.messages,
             "/message": self.message,
             "/dead-letters": self.dead_letter_topics,
             "/dead-letters/group": self.dead_letters,
         }
-        reading = [Route(path, self._console.guarded(handler)) for path, handler in pages.items()]
-        again = self._console.guarded(self.send_again)
-        return [*reading, Route("/dead-letters/send-again", again, methods=["POST"])]
+        changes = {"/dead-letters/send-again": self.send_again}
+        return self._console.routes(pages) + self._console.routes(changes, "POST")
 
     async def messages(self, page: Page) -> Response:
         given = {name: page.query(name).strip()[:TEXT_MAX] for name in ("topic", "id", "key", "since")}
@@ -81,8 +79,7 @@ class MessagePages:
 
     async def dead_letter_topics(self, page: Page) -> Response:
         groups = [topic.removeprefix(DLQ_PREFIX) for topic in self._questions.state.dead_letter_topics]
-        paging = Paging.of(groups, page.query("search"), page.number)
-        return self._console.show(page, "dead_letters.html", title="Dead letters", paging=paging)
+        return self._console.show(page, "dead_letters.html", title="Dead letters", paging=page.paging(groups))
 
     async def dead_letters(self, page: Page) -> Response:
         group = page.query("name")

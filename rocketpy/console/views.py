@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -62,9 +62,9 @@ class Page:
     def query(self, name: str) -> str:
         return self.request.query_params.get(name, "")
 
-    @property
-    def number(self) -> int:
-        return parse_number(self.query("page") or "0", "page", 1_000_000)
+    def paging(self, names: Sequence[str]) -> Paging:
+        """Return the part of a list that the query asks for: its search, and the number of the part."""
+        return Paging.of(names, self.query("search"), parse_number(self.query("page") or "0", "page", 1_000_000))
 
 
 Handler = Callable[["Page"], Awaitable[Response]]
@@ -105,6 +105,10 @@ class Console:
             "message": _take_message(session),
         }
         return HTMLResponse(self._renderer.page(template, common | values), status)
+
+    def routes(self, pages: Mapping[str, Handler], method: str = "GET") -> list[Route]:
+        """Return the routes of pages by path; each asks for a login."""
+        return [Route(path, self.guarded(handler), methods=[method]) for path, handler in pages.items()]
 
     def guarded(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         """Return the endpoint: it asks for a login, and makes errors pages."""
@@ -169,7 +173,7 @@ class ClusterPages:
         self._questions = console.questions
 
     def routes(self) -> list[Route]:
-        pages: Mapping[str, Handler] = {
+        pages = {
             "/": self.overview,
             "/brokers": self.brokers,
             "/broker": self.broker,
@@ -182,7 +186,7 @@ class ClusterPages:
             "/member": self.member,
             "/alarms": self.alarm_list,
         }
-        return [Route(path, self._console.guarded(handler)) for path, handler in pages.items()]
+        return self._console.routes(pages)
 
     async def overview(self, page: Page) -> Response:
         state, now_ms = self._state, self._questions.now_ms
@@ -246,7 +250,7 @@ class ClusterPages:
             title=f"Producers of {name}",
             name=name,
             answers=answers,
-            paging=Paging.of(list(found), page.query("search"), page.number),
+            paging=page.paging(list(found)),
             found=found,
         )
 
@@ -264,7 +268,7 @@ class ClusterPages:
         )
 
     async def topics(self, page: Page) -> Response:
-        paging = Paging.of(self._state.topics, page.query("search"), page.number)
+        paging = page.paging(self._state.topics)
         async with self._questions.place():
             rows = await self._questions.topic_rows(paging.rows)
         return self._console.show(
@@ -290,7 +294,7 @@ class ClusterPages:
 
     async def groups(self, page: Page) -> Response:
         names = sorted(self._state.groups, key=lambda name: (-self._state.groups[name].lag, name))
-        paging = Paging.of(names, page.query("search"), page.number)
+        paging = page.paging(names)
         return self._console.show(
             page,
             "groups.html",
@@ -353,7 +357,7 @@ class LoginPages:
         return [
             Route("/login", self.form, methods=["GET"]),
             Route("/login", self.log_in, methods=["POST"]),
-            Route("/logout", self._console.guarded(self.log_out), methods=["POST"]),
+            *self._console.routes({"/logout": self.log_out}, "POST"),
         ]
 
     def _show(self, target: str, fault: str = "", status: int = 200) -> Response:
