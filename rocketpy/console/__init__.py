@@ -2,8 +2,8 @@
 
 Owns: what it has seen of the cluster (`ClusterState`), its sessions, its alarms; all in memory, all bounded.
 Runs: in a process of its own, beside any cluster, as one more client; under asyncio, because uvicorn does.
-Lifecycle: `serve` opens the admin client, then a nursery with the poller, the alarms and the HTTP server; a signal ends
-all of them. Starlette, uvicorn and Jinja2 are the extra `console`.
+Lifecycle: `run_console` opens the port, then the admin client and a nursery with the poller, the alarms and the HTTP
+server; a signal ends all of them. Starlette, uvicorn and Jinja2 are the extra `console`.
 
     settings, server            options and their faults; what runs
     cluster, history            the state that the poller writes and the pages read

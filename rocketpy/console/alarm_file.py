@@ -223,14 +223,15 @@ def _settings(root: _Table) -> AlarmSettings:
         root.fault("link", _url_fault(link))
     broker = root.table("broker") or _Table({}, root.file, "", root.faults)
     broker.known("disk_percent", "no_master_seconds", *(field.name for field in attrs.fields(BrokerLimits)))
+    default = AlarmSettings()
     return AlarmSettings(
         link=link.rstrip("/"),
-        repeat_minutes=root.number("repeat_minutes", 1, 10_080, 60.0),
+        repeat_minutes=root.number("repeat_minutes", 1, 10_080, default.repeat_minutes),
         webhook=_webhook(root.table("webhook")),
         mail=_mail(root.table("mail")),
         groups=tuple(_rule(table) for table in root.tables("group")),
-        disk_percent=broker.number("disk_percent", 1, 100, 85.0),
-        no_master_seconds=broker.number("no_master_seconds", 1, 86_400, 30.0),
+        disk_percent=broker.number("disk_percent", 1, 100, default.disk_percent),
+        no_master_seconds=broker.number("no_master_seconds", 1, 86_400, default.no_master_seconds),
         broker=_limits(broker),
     )
 

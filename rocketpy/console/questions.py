@@ -109,7 +109,7 @@ class Questions:
             self._places.release()
 
     async def one(self, ask: Callable[[], Awaitable[T]], seconds: float = ASK_S) -> Answer[T]:
-        """Ask, and make a failure a line."""
+        """Ask; a failure becomes a line."""
         try:
             with aio.move_on_after(seconds) as scope:
                 return Answer(await ask())
