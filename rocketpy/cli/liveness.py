@@ -32,7 +32,7 @@ from rocketpy.config import BrokerSettings, NamesrvSettings, TlsMode, load_broke
 from rocketpy.errors import ConfigError, RocketError
 from rocketpy.message.host import format_host
 from rocketpy.networks import is_in, parse_address, parse_networks
-from rocketpy.processes.boot.serving import ServerCommand
+from rocketpy.processes.boot.serving import RUN, ServerCommand
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.frame import FrameCutter
 from rocketpy.remoting.signature import sign
@@ -42,7 +42,6 @@ REAPED_S = 0.2  # a process that has ended is in /proc until its parent has noti
 CHUNK_BYTES = 65_536
 INTERPRETERS = ("python", "pypy")
 WITH_VALUE = ("-X", "-W")  # options of an interpreter whose value is the next word
-SERVERS = frozenset({"standalone", "broker", "namesrv"})
 REACHED_BY = {"": "127.0.0.1", "*": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # bindAddress: an address of it
 NAME = "rocketpy-doctor"
 Programs = Mapping[str, click.Command]  # by name
@@ -183,7 +182,7 @@ def server_command_of(words: list[str], programs: Programs) -> ServerCommand | N
     """Return the server that a process with this command line runs; None: it runs none."""
     at = _place_of_program(words)
     program = Path(words[at]).name if at < len(words) else ""
-    if program not in programs or (program == "rocketpy" and not SERVERS.intersection(words[at + 1 : at + 2])):
+    if program not in programs or (program == "rocketpy" and not RUN.keys() & set(words[at + 1 : at + 2])):
         return None
     found: list[ServerCommand] = []
     with contextlib.suppress(click.ClickException, click.exceptions.Exit):  # --help, or wrong arguments

@@ -148,7 +148,7 @@ def welcome(settings: BrokerSettings, namesrv_addr: str) -> list[str]:
         *([f"  . {activate}"] if (activate := activation(os.environ)) else []),
         f"  export NAMESRV_ADDR={namesrv_addr}",
         "  mqadmin clusterList",
-        "  mqadmin updateTopic -c DefaultCluster -t Greetings",
+        f"  mqadmin updateTopic -c {settings.broker.broker_cluster_name} -t Greetings",
         '  mqadmin sendMessage -t Greetings -p "hello"',
         "  mqadmin consumeMessage -t Greetings",
         "",
