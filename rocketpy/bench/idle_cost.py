@@ -37,7 +37,7 @@ class IdleCost:
 
     @property
     def lines(self) -> list[str]:
-        """The figures as text."""
+        """Return the figures as text."""
         grown = sorted(self.grown_kib.items(), key=lambda item: -item[1])
         shown = ", ".join(f"{name} {kib / 1024:.1f}" for name, kib in grown if kib >= 100)
         return [

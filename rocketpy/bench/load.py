@@ -390,7 +390,7 @@ class Load:
         return to_hdr(self.counts(which), self.max_ns(which))
 
     def received(self) -> int:
-        """Messages that the consumer has, end to end, since the warm-up."""
+        """Return how many messages the consumer has, end to end, since the warm-up."""
         return int(self.stats().messages_received)
 
     def acks(self) -> list[Ack]:

@@ -75,7 +75,7 @@ def _rate(axes: Any, result: Result) -> bool:
 
 
 def _latency(axes: Any, result: Result) -> bool:
-    """Latency by percentile, of the first run of each point, as HdrHistogram's viewers draw it."""
+    """Plot latency by percentile, of the first run of each point, as HdrHistogram's viewers draw it."""
     from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]  # hdrhistogram ships no types
 
     for point in result.points:

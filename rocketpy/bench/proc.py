@@ -43,7 +43,7 @@ def is_running(pid: int) -> bool:
 
 
 def cpu_s(roots: list[int]) -> float:
-    """User and system seconds of the trees, including children that have ended and were waited for."""
+    """Return user and system seconds of the trees, including children that have ended and were waited for."""
     return sum(cpu_s_by_process(roots).values())
 
 
@@ -53,7 +53,7 @@ def cpu_s_by_process(roots: list[int]) -> dict[int, float]:
 
 
 def read_bytes(roots: list[int]) -> int:
-    """Bytes that the trees have read from disks, by the kernel's account; without processes that have ended."""
+    """Return the bytes that the trees have read from disks, by the kernel's account; without ended processes."""
     return sum(_read_bytes(pid) for root in roots for pid in tree(root))
 
 
@@ -66,7 +66,7 @@ def _read_bytes(pid: int) -> int:
 
 
 def major_faults(roots: list[int]) -> int:
-    """Page faults of the trees that waited for a disk."""
+    """Return the page faults of the trees that waited for a disk."""
     return sum(int(stat[9]) for root in roots for pid in tree(root) if (stat := _stat(pid)) is not None)
 
 
@@ -80,7 +80,7 @@ def own_cpu_s(pid: int) -> float:
 
 
 def ended_children_s(pid: int) -> float:
-    """User and system seconds of the children of a process that have ended and were waited for; in hundredths."""
+    """Return user and system seconds of the ended children of a process that were waited for; in hundredths."""
     return sum(int(field) for field in (_stat(pid) or [])[13:15]) / TICKS_PER_S
 
 
@@ -95,12 +95,12 @@ def wakes(pid: int) -> int:
 
 
 def _ticks(pid: int) -> int:
-    """User and system time, and that of children that were waited for; 0 when it is gone."""
+    """Return user and system time, and that of children that were waited for; 0 when it is gone."""
     return sum(int(field) for field in (_stat(pid) or [])[11:15])
 
 
 def command_name(pid: int) -> str:
-    """Its command line, or its short name when it has none; "" when it is gone."""
+    """Return the command line of a process, or its short name when it has none; "" when it is gone."""
     try:
         line = (PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
         return line or (PROC / str(pid) / "comm").read_text().strip()

@@ -65,7 +65,7 @@ class PointResult:
 
     @property
     def metrics(self) -> list[str]:
-        """Names of the figures, in the order in which the runs have them."""
+        """List the names of the figures, in the order in which the runs have them."""
         return list(dict.fromkeys(name for run in self.runs for name in run.figures))
 
 

@@ -94,7 +94,7 @@ class Scenario:
 
     @property
     def needs_own_broker(self) -> list[str]:
-        """Keys that are for brokers which `rocketpy bench` starts itself."""
+        """List the keys that are for brokers which `rocketpy bench` starts itself."""
         fields = ("broker", "slaves", "tls", "accounts", "cold_reads", "kill_after")
         return [_key_of(field) for field in fields if getattr(self, field)]
 

@@ -16,6 +16,7 @@ client_checks           ... of a client: routes, addresses, subscriptions, clock
 account_checks          ... of accounts
 tls_checks              ... of certificates
 replication_checks      ... of slaves and groups
-store_tools, set_aside  look into stores, repair them, keep what is cut
-store_progress          their bars
+store_tools             look into a store, check it, copy it
+set_aside               a member's store is moved away, and its broker begins with an empty one
+store_progress          bars of checks and copies
 """

@@ -37,7 +37,7 @@ class Member:
 def plan(
     directory: Path, store: Path, namesrv_port: int, port: int | None, settings: Mapping[str, str]
 ) -> list[Member]:
-    """The name server, then a broker for each configuration file, masters first.
+    """Return the name server, then a broker for each configuration file, masters first.
 
     Args:
         port: listenPort of the first broker, each further one 10 above; None: as in the files.
@@ -68,7 +68,7 @@ def plan(
 
 
 def _check_ports(brokers: Sequence[BrokerSettings]) -> None:
-    """A broker uses listenPort - 2 and + 1 as well."""
+    """Raise ConfigError if two brokers share a port: each uses listenPort - 2 and + 1 as well."""
     used: dict[int, str] = {}
     for settings in brokers:
         port, path = settings.server.listen_port, str(settings.path)

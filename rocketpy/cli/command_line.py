@@ -215,7 +215,7 @@ _SLOTS = click.option(
 
 
 def _look(command: Callable[[], int]) -> int:
-    """Exit status of a look at a store: what cannot be read is told from what is damaged."""
+    """Return the exit status of a look at a store: a store that cannot be read is told from a damaged one."""
     try:
         return command()
     except (RocketError, OSError) as exc:

@@ -20,7 +20,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 def completion_script(shell: str, programs: Mapping[str, click.Command]) -> str:
-    """The text for a shell, of all programs."""
+    """Return the text for a shell, of all programs."""
     from click.shell_completion import get_completion_class
 
     found = get_completion_class(shell)
@@ -29,7 +29,7 @@ def completion_script(shell: str, programs: Mapping[str, click.Command]) -> str:
 
 
 def variable_of(program: str) -> str:
-    """The environment variable by which a shell asks the program, as click names it."""
+    """Return the environment variable by which a shell asks the program, as click names it."""
     return f"_{program.upper()}_COMPLETE"
 
 

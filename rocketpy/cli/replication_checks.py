@@ -147,7 +147,7 @@ def _find_master(settings: BrokerSettings) -> str:
 
 
 def _credentials(settings: BrokerSettings) -> Credentials | None:
-    """The credentials of the broker's requests; None: they have no signature. Raises: ConfigError."""
+    """Return the credentials of the broker's requests; None: they have no signature. Raises: ConfigError."""
     path = settings.broker.acl_credentials_file
     return read_credentials(Path(path)) if path else None
 
@@ -187,7 +187,7 @@ def _no_tls(subject: str, failure: NoTls) -> Finding:
 
 
 def etcd_findings(settings: BrokerSettings) -> Iterator[Finding]:
-    """The group of this broker in etcd, and the state of etcd itself."""
+    """Yield findings about the group of this broker in etcd, and the state of etcd itself."""
     if importlib.util.find_spec("httpcore") is None:
         yield Finding("etcd", "its client is not installed", "pip install 'rocketpy-mq[failover]'", True)
         return

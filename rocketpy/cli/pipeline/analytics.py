@@ -178,7 +178,7 @@ COMMANDS = (trace_command, stats_command, dedup_command, windows_command)
 
 
 def _input(given: dict[str, Any]) -> Any:
-    """The input of these options, which it takes out of `given`."""
+    """Return the input of these options, which it takes out of `given`."""
     from rocketpy.spark.jobs.inputs import Input
 
     places = {name: given.pop(name) for name in ("name_server", "store", "archive", "topics")}
@@ -186,7 +186,7 @@ def _input(given: dict[str, Any]) -> Any:
 
 
 def _connection(name_server: str, options: tuple[str, ...]) -> dict[str, str]:
-    """The options of the connection beside nameServer. Raises ConfigError."""
+    """Return the options of the connection beside nameServer. Raises ConfigError."""
     from rocketpy.spark.connection import connection_of
 
     others = connection_options(options)

@@ -91,7 +91,7 @@ def _make_empty(target: Path) -> None:
 
 @contextmanager
 def running_broker(target: Path) -> Iterator[str]:
-    """A broker and a name server on free ports with their store in `target`, stopped at the end.
+    """Run a broker and a name server on free ports with their store in `target`, stopped at the end.
 
     Yields: the address of the name server.
     Raises:

@@ -40,7 +40,7 @@ def connection_options(given: Iterable[str]) -> dict[str, str]:
 
 
 def key_values(given: Iterable[str], option: str) -> dict[str, str]:
-    """The values of an option that takes KEY=VALUE. Raises ConfigError."""
+    """Return the values of an option that takes KEY=VALUE. Raises ConfigError."""
     options = {}
     for one in given:
         key, equals, value = one.partition("=")
@@ -54,7 +54,7 @@ def key_values(given: Iterable[str], option: str) -> dict[str, str]:
 def job_session(
     master: str | None, inline: bool, *, has_bar: bool = True, config: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession | None]:
-    """A session that shows Spark's own bar of tasks on a terminal, if `has_bar`; None with `inline`.
+    """Open a session that shows Spark's own bar of tasks on a terminal, if `has_bar`; None with `inline`.
 
     Raises:
         ConfigError: the session would be one of Spark Connect.
@@ -82,7 +82,7 @@ def job_session(
 
 
 def job_progress(inline: bool) -> AbstractContextManager[ProgressListener]:
-    """Our own bar where Spark does not show one."""
+    """Show our own bar where Spark does not show one."""
     from rocketpy.cli.store_progress import StoreProgress
     from rocketpy.store.inspection.findings import NoListener
 
@@ -95,7 +95,7 @@ def is_of_spark(error: Exception) -> bool:
 
 
 def status_of(job: Callable[[], int]) -> int:
-    """The exit status of a job; what it could not do is one line on standard error."""
+    """Return the exit status of a job; its failure is one line on standard error."""
     try:
         return job()
     except (RocketError, OSError, SubprocessError) as exc:

@@ -52,7 +52,7 @@ def raise_descriptor_limit() -> int:
 
 
 def memory_bytes() -> int:
-    """Memory of the machine, or the limit of the control group if it is lower."""
+    """Return the memory of the machine, or the limit of the control group if it is lower."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
         return min(total, int(CGROUP_LIMIT.read_text()))
@@ -66,7 +66,7 @@ def by_files(descriptors: int) -> int:
 
 
 def connections_max(descriptors: int, memory: int, selectors: int) -> int:
-    """Connections that each of `selectors` accepts, by open files and memory; at least one."""
+    """Return how many connections each of `selectors` accepts, by open files and memory; at least one."""
     return max(1, min(by_files(descriptors), memory // MEMORY_SHARE // CONNECTION_BYTES // selectors))
 
 

@@ -51,7 +51,7 @@ class StoreOpening:
         """Wait until the store is open, and return it.
 
         Raises:
-            StoreError: it cannot be opened (store.lifecycle.open_store).
+            StoreError: it cannot be opened (store.recovery.lifecycle.open_store).
         """
         self._thread.join()
         if self._opened is None:
@@ -60,7 +60,7 @@ class StoreOpening:
         return self._opened
 
     def close(self, *, clean: bool) -> None:
-        """Close the store, if it was opened; `clean` as in store.lifecycle.close_store."""
+        """Close the store, if it was opened; `clean` as in store.recovery.lifecycle.close_store."""
         self._thread.join()
         if self._opened is not None:
             close_store(self._opened, clean=clean)
@@ -96,7 +96,7 @@ def requested_cut(settings: BrokerSettings) -> int | None:
 
 
 def begin_replication(opened: OpenedStore, settings: BrokerSettings) -> None:
-    """Nothing counts as replicated until a slave says so: the log may be shorter than what slaves have."""
+    """Count nothing as replicated until a slave says so: the log may be shorter than what slaves have."""
     header = opened.control.header
     header.replicated_phy_offset = 0
     text = None if settings.is_slave else lost_end(opened, settings.store.flush_disk_type)
