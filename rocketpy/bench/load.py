@@ -28,11 +28,11 @@ from .encoding import (
     send_template,
     unique_key_prefix,
 )
+from .result import LATENCY_MAX_NS
 
 _driver = load_driver()
 ffi: Any = _driver.ffi
 lib: Any = _driver.lib
-LATENCY_MAX_NS = 60 * 1_000_000_000
 
 
 class Mode(enum.Enum):

@@ -31,6 +31,7 @@ from rocketpy.errors import ConfigError
 
 SCHEMA = 1
 PERCENTILES = {"p50": 50, "p90": 90, "p99": 99, "p999": 99.9, "p9999": 99.99, "max": 100}
+LATENCY_MAX_NS = 60 * 1_000_000_000  # of histograms
 ERRORS = "errors_per_s"  # of a comparison: requests that failed
 Figures = dict[str, float]
 Tick = Callable[[str, float, int, int], None]  # phase, seconds so far, messages so far, errors so far

@@ -20,15 +20,13 @@ from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]  # hdrhi
 
 from ..cluster import BenchFailed
 from ..own_broker import OwnBroker
-from ..result import PERCENTILES, Figures, Run, Tick, latency_figures
+from ..result import LATENCY_MAX_NS, PERCENTILES, Figures, Run, Tick, latency_figures
 from ..scenario import Scenario
-from .system import Connect, Send, System
+from .system import STOP_S_MAX, Connect, Send, System
 
-LATENCY_MAX_NS = 60 * 1_000_000_000
 STAMP = struct.Struct(">q")
 IN_FLIGHT_MAX = 4096  # of all producers: each is a task
 INTERVAL_S = 1.0
-STOP_S_MAX = 10.0
 SHORT_OF = (
     *("batch_size", "transactions", "delay_level", "delay_millis"),
     *("random_reads", "consumer_backlog_size_gb", "idle_connections", "kill_after", "filter_expression"),

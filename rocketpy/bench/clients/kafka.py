@@ -12,10 +12,8 @@ from typing import Any
 import attrs
 
 from ..cluster import BenchFailed
-from .system import Receive, Send, client_library
+from .system import ASSIGNED_S_MAX, STOP_S_MAX, Receive, Send, client_library
 
-ASSIGNED_S_MAX = 60.0
-STOP_S_MAX = 10.0
 POLL_MS = 200
 
 

@@ -13,9 +13,7 @@ import attrs
 from rocketpy.client import START_FIRST, Message, Producer, ProducerOptions, PushConsumer, PushOptions, ReceivedMessage
 
 from ..cluster import Cluster
-from .system import Receive, Send
-
-ASSIGNED_S_MAX = 60.0
+from .system import ASSIGNED_S_MAX, Receive, Send
 
 
 @attrs.frozen

@@ -12,6 +12,8 @@ from typing import Any, Protocol, TypeAlias
 
 from rocketpy.errors import ConfigError
 
+ASSIGNED_S_MAX = 60.0  # until a consumer has its partitions
+STOP_S_MAX = 10.0  # of a client
 Send: TypeAlias = Callable[[str, bytes], Awaitable[object]]  # to a topic; returns when it is acknowledged
 Receive: TypeAlias = Callable[[bytes], None]
 

@@ -10,8 +10,8 @@ import pytest
 
 from bench import report as ours
 from rocketpy.bench import plots, report, result
-from rocketpy.bench.load import LATENCY_MAX_NS, HdrHistogram
-from rocketpy.bench.result import PointResult, Result, Run
+from rocketpy.bench.load import HdrHistogram
+from rocketpy.bench.result import LATENCY_MAX_NS, PointResult, Result, Run
 from rocketpy.errors import ConfigError
 
 
