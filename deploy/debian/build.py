@@ -166,6 +166,8 @@ def main() -> int:
     write_control(root, version)
     set_modes(root)
     (ROOT / "dist").mkdir(exist_ok=True)
+    for former in (ROOT / "dist").glob("rocketpy_*.deb"):  # the pages install dist/rocketpy_*.deb
+        former.unlink()
     print(run("dpkg-deb", "--root-owner-group", "-Zxz", "--build", root, ROOT / "dist").strip())
     return 0
 
