@@ -73,11 +73,14 @@ static void pause_selectors(rp_send *send) {
         rp_worker_wake((rp_worker *)rp_ring_consumer(send->config.selectors[i]), 1);
 }
 
-/* 1 if each selector has begun a turn since then: it has seen the order before it read anything. */
+/* 1 if each selector has begun a turn since then: it has seen the order before it read anything. A spare one that has
+ * never been started reads nothing, and its process begins with the order. */
 static int selectors_are_paused(const rp_send *send) {
-    for (uint32_t i = 0; i < send->config.selector_count; i++)
-        if (rp_load_acquire(&rp_ring_consumer(send->config.selectors[i])->heartbeat_ns) <= send->finish_paused_ns)
-            return 0;
+    for (uint32_t i = 0; i < send->config.selector_count; i++) {
+        const rp_worker *selector = rp_ring_consumer(send->config.selectors[i]);
+        int is_started = rp_load_acquire32(&selector->epoch) != 0;
+        if (is_started && rp_load_acquire(&selector->heartbeat_ns) <= send->finish_paused_ns) return 0;
+    }
     return 1;
 }
 
