@@ -123,16 +123,22 @@ class Poller:
         state, groups = self._state, set(self._state.groups)
         try:
             topics = await self._admin.topics()
-            found: set[str] = set()
-            for broker in state.masters():
-                found |= (await self._admin.group_configs(broker.address)).keys()
-            if state.without_master():
-                found |= groups  # those of a broker that is down are not gone
-            state.name_topics_and_groups(topics, found)
         except RocketError as error:
             state.names_error = printable(str(error))
             if not groups:
                 await aio.sleep(BROKERS_S)
+            return
+        found: set[str] = set()
+        failures = []
+        for broker in state.masters():
+            try:
+                found |= (await self._admin.group_configs(broker.address)).keys()
+            except RocketError as error:  # it may be a stranger's, or not know the account of the console
+                failures.append(f"{broker.name}: {printable(str(error))}")
+        if failures or state.without_master():
+            found |= groups  # those of a broker that does not tell them are not gone
+        state.name_topics_and_groups(topics, found)
+        state.names_error = "; ".join(failures)
 
     # --- groups -------------------------------------------------------------------------------------------------------
 

@@ -75,6 +75,27 @@ def test_groups_of_a_broker_that_is_down_are_not_gone() -> None:
     run(test, **{"%RETRY%h": 1})
 
 
+def test_a_broker_that_refuses_to_tell_its_groups_hides_no_others() -> None:
+    """Fault: One broker that did not know the console's account hid the groups of all brokers, and their alarms."""
+
+    async def test(rig: Rig) -> None:
+        other = rig.cluster.add_broker("broker-b", T=1)
+        prepare(other)
+        other.refuse(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, ResponseCode.NO_PERMISSION)
+        await rig.look()
+        assert (rig.state.topics, sorted(rig.state.groups)) == (("T", "TBW102"), ["g", "h"])
+        assert rig.state.names_error.startswith("broker-b: ")
+        other.refuse(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, ResponseCode.NO_PERMISSION)
+        rig.broker.answer(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, SubscriptionGroupWrapper())
+        await rig.look()
+        assert "g" in rig.state.groups, "the broker that refuses may have it"
+        other.answer(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, SubscriptionGroupWrapper())
+        await rig.look()
+        assert sorted(rig.state.groups) == ["h"] and rig.state.names_error == ""
+
+    run(test, T=2, **{"%RETRY%h": 1})
+
+
 def test_a_sample_and_the_age_of_a_group_with_an_alarm() -> None:
     async def test(rig: Rig) -> None:
         rig.broker.answer(RequestCode.GET_CONSUME_STATS, STATS)
