@@ -112,13 +112,13 @@ class Guard:
 
 
 async def _read(receive: Receive) -> bytes | None:
-    """Return the body; None: it is too large."""
+    """Return the body; None: it is too large. A part of a form is nothing: it may name another message."""
     pieces: list[bytes] = []
     size = 0
     while True:
         event = await receive()
         if event["type"] != "http.request":
-            return b"".join(pieces)  # the browser is gone
+            return b""  # the browser is gone
         pieces.append(event.get("body", b""))
         size += len(pieces[-1])
         if size > BODY_BYTES_MAX:

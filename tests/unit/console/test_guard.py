@@ -71,6 +71,25 @@ def test_methods_and_sizes() -> None:
     browse(test)
 
 
+def test_a_part_of_a_form_is_none() -> None:
+    """Fault: A form whose browser was gone counted as far as it had come: `offset=1` of `offset=12`."""
+    events = [{"type": "http.request", "body": b"offset=1", "more_body": True}, {"type": "http.disconnect"}]
+    answers: list[Any] = []
+
+    async def receive() -> Any:
+        return events.pop(0)
+
+    async def send(event: Any) -> None:
+        answers.append(event)
+
+    async def main() -> None:
+        scope = {"type": "http", "method": "POST", "path": "/", "headers": HEADERS}
+        await Guard(echo, frozenset({"localhost"}))(scope, receive, send)
+
+    loops.run(main, backend="asyncio")
+    assert answers[-1]["body"] == b""
+
+
 def test_a_page_that_takes_too_long_ends() -> None:
     async def never(scope: Any, receive: Any, send: Any) -> None:
         await aio.sleep_forever()
