@@ -189,7 +189,8 @@ def _copy_what_presumes_messages(reader: StoreReader, target: StorePaths, listen
         copy_file(source.checkpoint, target.checkpoint, os.stat(source.checkpoint).st_size, read)
     if not state.is_closed:
         DiskFiles().write(target.abort, 0, b"")
-    copy_tree(source.root, target.root, read, leave_out=frozenset(OF_THIS_STORE + IN_TURN))
+    left_out = {source.root / name for name in OF_THIS_STORE + IN_TURN} | _paths_of_log(source)
+    copy_tree(source.root, target.root, read, leave_out=frozenset(left_out))
     forget_marks_of_this_boot(target, DiskFiles())  # timers: the next start reads the log instead
     listener.begin("queues", 0, "bytes")
     done = 0
@@ -197,6 +198,12 @@ def _copy_what_presumes_messages(reader: StoreReader, target: StorePaths, listen
     copy_tree(source.consumequeue, target.consumequeue, read, used=partial(_whole_units, ends))
     copy_tree(source.consumequeue_ext, target.consumequeue_ext, read)  # after the units, which name extensions
     copy_tree(source.index, target.index, read)
+
+
+def _paths_of_log(paths: StorePaths) -> set[Path]:
+    """Return the paths of the log, which may have any name below the root (storePathCommitLog)."""
+    root, log = paths.root.resolve(), paths.commitlog.resolve()
+    return {paths.commitlog, *([paths.root / log.relative_to(root)] if log.is_relative_to(root) else [])}
 
 
 def _whole_units(ends: dict[tuple[str, int], int] | None, path: Path, size: int) -> int:

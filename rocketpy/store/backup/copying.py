@@ -52,13 +52,13 @@ def copy_tree(
     target: Path,
     done: Callable[[int], object],
     *,
-    leave_out: frozenset[str] = frozenset(),
+    leave_out: frozenset[Path] = frozenset(),
     used: Callable[[Path, int], int] = lambda path, size: size,
 ) -> None:
     """Copy the files below a directory, without files that vanish meanwhile.
 
     Args:
-        leave_out: names directly in `source`.
+        leave_out: files and directories below `source`.
         used: the bytes of a file, of this size, that are copied; the rest of the copy is a hole.
     Raises:
         StoreError: there is a link, or as copy_file.
@@ -74,19 +74,19 @@ def copy_tree(
             copied.unlink(missing_ok=True)
 
 
-def _files(directory: Path, leave_out: frozenset[str]) -> Iterator[Path]:
+def _files(directory: Path, leave_out: frozenset[Path]) -> Iterator[Path]:
     with translated(directory, "list"):
         try:
             entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
         except FileNotFoundError:
             return
     for entry in entries:
-        if entry.name in leave_out or NEW in entry.name:
+        if Path(entry.path) in leave_out or NEW in entry.name:
             continue
         if entry.is_symlink():
             raise StoreError(f"{entry.path} is a link, which a copy cannot have: mount (mount --bind) its target there")
         if entry.is_dir(follow_symlinks=False):
-            yield from _files(Path(entry.path), frozenset())
+            yield from _files(Path(entry.path), leave_out)
         elif entry.is_file(follow_symlinks=False):
             yield Path(entry.path)
 

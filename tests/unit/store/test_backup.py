@@ -235,6 +235,19 @@ def test_a_link_in_a_store_is_refused(root: Path, tmp_path: Path, name: str) -> 
     assert back_up(root, tmp_path / "copies").is_complete
 
 
+@pytest.mark.parametrize("is_link", [False, True])
+def test_a_log_below_the_root_is_copied_once(root: Path, tmp_path: Path, is_link: bool) -> None:
+    """Fault: A log below the root with a name of its own was also copied as a table, in full each time."""
+    place = tmp_path / "disk" if is_link else root / "log"
+    (root / "commitlog").rename(place)
+    if is_link:
+        (root / "log").symlink_to(place)
+    made = back_up(root, tmp_path / "copies", str(root / "log" if is_link else root / ".." / root.name / "log"))
+    assert made.is_complete and made.report.records == COUNT
+    assert not (made.path / "log").exists()
+    place.rename(root / "commitlog")
+
+
 def test_places_that_are_refused(root: Path, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="inside of the store"):
         back_up(root, root / "copies")
