@@ -70,7 +70,7 @@ BATCH_NS = 10_000_000  # time of the first ring in a turn, and of all others tog
 LINES_PER_TURN, LINES_MAX = 32, 1_024  # of the request log; LINES_MAX: that wait for their turn
 CHECK_TIMEOUT_S = 60.0  # of a long check, in turns with those of others
 STOP_TURN_S = 0.01  # while the last requests are being served
-AWAY_NS = 2_000_000_000  # a loop that has not turned for this long was paused
+AWAY_NS = int((BEAT_MAX_S + 1.0) * 1e9)  # a loop that has not turned for this long was paused: it turns for each beat
 
 
 @attrs.define(eq=False)
