@@ -164,6 +164,7 @@ rp_status rp_queue_files_finish(rp_queue_files *files, const rp_queue *queue, ui
     status = rp_new_file_finish(file, path, status);
     if (status != RP_OK) return status == RP_FULL ? RP_IO_ERROR : status;
     rp_file_cache_put(files->cache, file_key(files, queue, number), file->fd);
+    rp_unit_windows_drop(files->windows, rp_control_queue_index(files->block, queue));
     mark_dirty(files, queue, number, WITH_DATA | WITH_NAMES);
     return RP_OK;
 }

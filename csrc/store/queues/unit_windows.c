@@ -139,6 +139,7 @@ void rp_unit_windows_follow(rp_unit_windows *windows, uint32_t queue, int fd, ui
     if (fstat(fd, &info) < 0 || (uint64_t)info.st_size < page_end)
         return; /* a damaged file: a store does not extend it */
     if (!keeps_blocks(fd, windows->page_size)) return;
+    if (page_end == file_size) page_end--; /* the last unit gets no room: its pwrite sets the time of the file */
     uint32_t number = windows->window_of[queue] ? windows->window_of[queue] : take(windows, queue);
     if (number != NONE) show(windows, number, fd, in_file, start + in_file, start + page_end);
 }

@@ -4,7 +4,8 @@
  * process may map. A unit costs a tenth of a pwrite then, and no descriptor.
  *
  * A page is mapped only after a pwrite into it, on a file system where it has its block from then on: a store to a hole
- * of a file on a full disk would end the process. C only. Not thread-safe. */
+ * of a file on a full disk would end the process. The last unit of a file is no store: searches by time choose files by
+ * their modification time, which stores change at page faults alone. C only. Not thread-safe. */
 #include <stdint.h>
 
 typedef struct rp_unit_windows rp_unit_windows;
@@ -18,6 +19,7 @@ int rp_unit_windows_write(rp_unit_windows *windows, uint32_t queue, uint64_t at,
  * page that will be written next, if that is worthwhile. */
 void rp_unit_windows_follow(rp_unit_windows *windows, uint32_t queue, int fd, uint64_t start, uint64_t file_size,
                             uint64_t at, uint64_t size);
-/* The queue's files are being removed: a mapping would keep the disk space of its file. */
+/* The queue's files are being removed, or this one soon, because the next one begins: a mapping would keep the disk
+ * space of its file. */
 void rp_unit_windows_drop(rp_unit_windows *windows, uint32_t queue);
 #endif

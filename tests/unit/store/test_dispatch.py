@@ -88,6 +88,28 @@ def test_units_are_stored_to_the_mapped_page_of_a_queue_that_is_there(writer: St
     assert directory not in Path("/proc/self/maps").read_text()
 
 
+def test_a_full_queue_file_was_modified_when_it_got_its_last_unit(writer: StoreWriter, opened: OpenedStore) -> None:
+    """Searches by time, ours and Java's, choose the file by that.
+    Fault: A search by time passed over the last messages of a full queue file."""
+    for _ in range(49):
+        writer.put("T", 0)
+    path = opened.paths.consumequeue / "T" / "0" / file_name(0)
+    os.utime(path, (0, 0))
+    writer.put("T", 0)
+    assert path.stat().st_mtime > 0
+
+
+def test_no_page_of_a_full_queue_file_stays_mapped(writer: StoreWriter, opened: OpenedStore) -> None:
+    """Fault: An expired file of a queue kept its disk space until the queue had two more messages."""
+    maps = Path("/proc/self/maps")
+    directory = str(opened.paths.consumequeue / "T" / "0")
+    for _ in range(50):
+        writer.put("T", 0)
+    assert maps.read_text().count(directory) == 1
+    writer.put("T", 0)
+    assert directory not in maps.read_text()
+
+
 def test_keys_are_split_at_single_spaces(writer: StoreWriter, store: MessageStore) -> None:
     """Holds: store, index keys."""
     writer.put("T", 0, b"", "UNIQ_KEY\x01u1\x02KEYS\x01 a  b 号码 ".encode())
