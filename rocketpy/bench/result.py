@@ -18,6 +18,7 @@ import os
 import platform
 import statistics
 import subprocess
+import tempfile
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,6 +29,7 @@ import attrs
 from rocketpy import __version__
 from rocketpy.atomic_file import write_atomically
 from rocketpy.errors import ConfigError
+from rocketpy.file_systems import file_system_of
 
 SCHEMA = 1
 PERCENTILES = {"p50": 50, "p90": 90, "p99": 99, "p999": 99.9, "p9999": 99.99, "max": 100}
@@ -150,8 +152,12 @@ def software() -> dict[str, str]:
     return {"version": __version__, "commit": commit_of(Path(__file__).resolve().parents[2])}
 
 
-def machine() -> dict[str, Any]:
-    """Return what figures depend on beside the software that is measured."""
+def machine(store: Path | None = None) -> dict[str, Any]:
+    """Return what figures depend on beside the software that is measured.
+
+    Args:
+        store: where brokers of our own have their stores; None: in the directory for temporary files.
+    """
     info = Path("/proc/cpuinfo").read_text().splitlines()
     model = next((line.partition(":")[2].strip() for line in info if line.startswith("model name")), "")
     return {
@@ -159,6 +165,7 @@ def machine() -> dict[str, Any]:
         "cores": os.cpu_count() or 0,
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
         "kernel": platform.release(),
+        "file_system": file_system_of(store or Path(tempfile.gettempdir())),
         "max_map_count": int(Path("/proc/sys/vm/max_map_count").read_text()),
         "python": platform.python_version(),
         "load_average": round(os.getloadavg()[0], 2),

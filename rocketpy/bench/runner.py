@@ -92,7 +92,7 @@ def run_all(
         watch: given a label, returns the place to report progress to.
         around: makes the context of each run, entered before its servers start.
     """
-    begun = result.now(), result.machine()
+    begun = result.now(), result.machine(plan.store)
     runs: list[list[Run]] = [[] for _ in points]
     target: dict[str, Any] = {}
     for turn in range(plan.runs):

@@ -163,7 +163,7 @@ def soak(point: Point, store: Path | None, tick: Tick) -> tuple[Result, list[Sam
             samples.append(take(brokers[0], at_s))
         tick(phase, at_s, messages, errors)
 
-    plan, begun = Plan(access=Access(""), store=store), (result.now(), result.machine())
+    plan, begun = Plan(access=Access(""), store=store), (result.now(), result.machine(store))
     with place(plan, point.scenario, watch) as (generator, about):
         assert generator.broker is not None  # the plan names no cluster
         brokers.append(generator.broker)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from rocketpy.config import BrokerSettings, NamesrvSettings
 from rocketpy.errors import ConfigError, NativeMissing, StoreError
+from rocketpy.file_systems import NO_JOURNAL, file_system_of
 
 from .findings import Finding, report
 
@@ -33,6 +34,11 @@ LOG_FILES_WANTED = 4
 MAX_MAP_COUNT = Path("/proc/sys/vm/max_map_count")
 MAPPED_MAX = 262_144  # WINDOWS_LIMIT of csrc/store/queues/unit_windows.c
 MAPPINGS_WANTED = 262_144  # of docs/run/install.md: pages of 196 608 queues
+# By the type of the file system. Without a journal ext4 also looks at each inode that was freed in the last minutes.
+FILE_SYSTEM_REMEDIES = {
+    NO_JOURNAL: "a loss of power may damage it, and new queues are slow after many were deleted: give it a journal",
+    "btrfs": "when it is full, workers of the broker end: choose ext4 or xfs",
+}
 KERNEL_WANTED = (5, 14)  # pidfd, memfd, MADV_POPULATE_WRITE
 
 
@@ -227,7 +233,8 @@ def _disk(subject: str, directory: Path, key: str, file_bytes: int) -> Finding:
     while not os.path.exists(place):  # also below a directory that this user may not enter
         place = place.parent
     free = shutil.disk_usage(place).free
-    found = f"{free / (1 << 30):.1f} GiB free at {directory}"
+    kind = file_system_of(place)
+    found = f"{free / (1 << 30):.1f} GiB free at {directory}" + (f" ({kind})" if kind else "")
     if not os.access(place, os.W_OK):
         return Finding(
             subject, f"{place} is not writable", f"run this as the broker's user, or choose another {key}", True
@@ -235,7 +242,7 @@ def _disk(subject: str, directory: Path, key: str, file_bytes: int) -> Finding:
     if free < LOG_FILES_WANTED * file_bytes:
         remedy = f"two CommitLog files of {file_bytes / (1 << 20):.0f} MiB are allocated ahead: free space or lower "
         return Finding(subject, found, remedy + "mappedFileSizeCommitLog")
-    return Finding(subject, found)
+    return Finding(subject, found, FILE_SYSTEM_REMEDIES.get(kind, ""))
 
 
 def _port(address: str, port: int, use: str) -> Finding:

@@ -15,7 +15,7 @@ from tests.support.rules import ROOT, c_files, hold, nodes_of, text_of
 
 PACKAGE = ROOT / "rocketpy"
 CSRC = PACKAGE.parent / "csrc"
-GROUND = {"atomic_file", "codes", "errors", "faults", "logs", "networks", "values"}
+GROUND = {"atomic_file", "codes", "errors", "faults", "file_systems", "logs", "networks", "values"}
 ALLOWED: dict[str, set[str]] = {
     "aio": set(),
     "message": set(),
@@ -110,6 +110,7 @@ GROUND_ALLOWED: dict[str, set[str]] = {
     "codes": set(),
     "errors": {"codes"},
     "faults": {"logs"},
+    "file_systems": set(),
     "logs": set(),
     "networks": set(),
     "values": set(),

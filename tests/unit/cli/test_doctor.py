@@ -12,6 +12,7 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.cli import doctor
 from rocketpy.config import BrokerSettings, load_broker_config, load_namesrv_config
+from rocketpy.file_systems import NO_JOURNAL
 from rocketpy.store.control_block import ControlBlock
 
 
@@ -76,6 +77,12 @@ def test_the_hard_limit_of_open_files_counts(monkeypatch: pytest.MonkeyPatch) ->
 # --- disks ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def xfs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "file_system_of", lambda _: "xfs")
+
+
+@pytest.mark.usefixtures("xfs")
 def test_the_size_of_the_files_of_the_log_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fault: The doctor asked for room for log files of 1 GiB, whatever the size in the file of the broker."""
     usage = type("Usage", (), {"free": 1 << 30})
@@ -88,6 +95,17 @@ def test_the_size_of_the_files_of_the_log_counts(tmp_path: Path, monkeypatch: py
     assert found.remedy.startswith("two CommitLog files of 1024 MiB")
 
 
+@pytest.mark.parametrize(("kind", "remedy"), [("xfs", ""), ("btrfs", "ext4 or xfs"), (NO_JOURNAL, "journal")])
+def test_file_systems_that_a_store_should_not_be_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, remedy: str
+) -> None:
+    monkeypatch.setattr(doctor, "file_system_of", lambda _: kind)
+    found = doctor._disk("store", tmp_path, "--store", 0)
+    assert found.found.endswith(f"({kind})") and not found.is_fatal
+    assert remedy in found.remedy and bool(remedy) == bool(found.remedy)
+
+
+@pytest.mark.usefixtures("xfs")
 def test_a_log_on_a_disk_of_its_own_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fault: The doctor did not look at the disk that storePathCommitLog names."""
     monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1 << 30}))
