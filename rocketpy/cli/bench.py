@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rocketpy.admin.connection import security_settings, shared_options, tool_credentials
-
-from ..processes.boot.serving import exit_status
+from rocketpy.processes.boot.serving import exit_status
 
 if TYPE_CHECKING:
     from rocketpy.bench.result import Tick

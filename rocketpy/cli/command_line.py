@@ -17,9 +17,8 @@ import click
 
 from rocketpy import __version__
 from rocketpy.errors import RocketError
-from rocketpy.processes.boot.serving import Deliver, ServerCommand
+from rocketpy.processes.boot.serving import Deliver, ServerCommand, exit_status
 
-from ..processes.boot.serving import exit_status
 from .completion import SHELLS, AdminCommand, complete_admin, completion_script
 from .late_commands import LateCommands
 from .settings import data_directory, default_store, pairs

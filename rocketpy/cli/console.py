@@ -14,8 +14,7 @@ from typing import Any
 import click
 
 from rocketpy.admin.connection import SHARED, security_settings, shared_options, tool_credentials
-
-from ..processes.boot.serving import exit_status
+from rocketpy.processes.boot.serving import exit_status
 
 _PATH = click.Path(dir_okay=False, path_type=Path)
 

@@ -13,8 +13,8 @@ from typing import Any
 import click
 
 from rocketpy.admin.connection import security_settings, shared_options, tool_credentials
+from rocketpy.processes.boot.serving import exit_status
 
-from ..processes.boot.serving import exit_status
 from .settings import default_store
 
 
