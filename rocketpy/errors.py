@@ -32,6 +32,10 @@ class ConfigError(RocketError):
         super().__init__(": ".join(part for part in (place, key, reason) if part))
 
 
+class AddressesInvalid(ConfigError, ValueError):
+    """A text that is no list of name servers. A ValueError, too, as for each option of a client that is not allowed."""
+
+
 class NativeMissing(RocketError, ImportError):
     """The compiled core is needed and is not available."""
 

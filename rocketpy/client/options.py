@@ -16,6 +16,7 @@ from typing import Any, Self
 import attrs
 
 from rocketpy.codes import ResponseCode
+from rocketpy.errors import AddressesInvalid
 from rocketpy.message.batch import ENTRIES_MAX
 from rocketpy.message.compression import check_compression
 from rocketpy.message.names import TRACE_TOPIC
@@ -82,7 +83,7 @@ def _are_addresses(_: Any, attribute: attrs.Attribute[str], value: str) -> None:
     try:
         addresses_of(value)
     except ValueError as error:
-        raise ValueError(f"{attribute.name} (or NAMESRV_ADDR): {value!r} {error}") from None
+        raise AddressesInvalid(f"{value!r} {error}", key=f"{attribute.name} (-n, NAMESRV_ADDR)") from None
 
 
 def _are_hooks(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:

@@ -73,7 +73,7 @@ class NameServers:
                 await self.looked_up.wait()
         if self.addresses:
             return self.addresses
-        text = "pass name_servers= or set NAMESRV_ADDR; with ROCKETMQ_NAMESRV_DOMAIN they are looked up"
+        text = "give name_servers= (-n of commands) or NAMESRV_ADDR; with ROCKETMQ_NAMESRV_DOMAIN they are looked up"
         if self.looked_up is not None:
             text = "the address server has not named any; see the log"
         raise ClientError(f"no name server address: {text}", code=ClientCode.NO_NAME_SERVER)

@@ -89,7 +89,7 @@ def written(text: bytes, name: str = "keys") -> Callable[[Path], dict[str, str]]
         ({"ROCKETMQ_TLS": "true", "ROCKETMQ_TLS_KEY": "/k"}, "ROCKETMQ_TLS_KEY: needs ROCKETMQ_TLS_CERT, too"),
         (
             {"NAMESRV_ADDR": "localhost"},
-            "name_servers (or NAMESRV_ADDR): 'localhost' is no list of name servers: write",
+            "name_servers (-n, NAMESRV_ADDR): 'localhost' is no list of name servers: write",
         ),
         ({"NAMESRV_ADDR": "a:1;b:99999"}, "write host:port;host:port, as 127.0.0.1:9876"),
     ],

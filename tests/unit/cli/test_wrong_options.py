@@ -1,0 +1,18 @@
+"""Mistakes in the options of commands: one line that names the option and the remedy, before any work is done."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from rocketpy.cli.command_line import cli
+
+NO_LIST = "(-n, NAMESRV_ADDR): 'localhost' is no list of name servers: write host:port;host:port, as 127.0.0.1:9876\n"
+
+
+@pytest.mark.parametrize("words", [["console"], ["doctor", "--client"], ["bench", "run", "latency", "--quick"]])
+def test_name_servers_without_a_port(words: list[str]) -> None:
+    """Fault: Commands other than mqadmin ended with a traceback."""
+    done = CliRunner().invoke(cli, [*words, "-n", "localhost"])
+    assert done.exit_code == 1 and isinstance(done.exception, SystemExit)
+    assert done.stderr.startswith("rocketpy: ") and done.stderr.endswith(NO_LIST)
