@@ -90,6 +90,12 @@ class Result:
         write_atomically(path, text.encode(), keep_old=False)
 
 
+def check_place(path: Path) -> None:
+    """Raise ConfigError: no result can be written to `path`. Before a run, which may take hours."""
+    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+        raise ConfigError(f"{path} cannot be written: {path.parent} is no directory that this user may write to")
+
+
 def read(path: Path) -> Result:
     """Return the result in a file. Raises: ConfigError: it holds none that this version can read."""
     try:

@@ -154,11 +154,12 @@ def _own_keys(points: Sequence[Point]) -> list[str]:
 
 
 def _run(points: Sequence[Point], plan: Plan, output: Path | None, *, plots: bool) -> int:
-    from rocketpy.bench import report, runner
+    from rocketpy.bench import report, result, runner
 
+    target = output or Path(f"{points[0].scenario.name}.json")
+    result.check_place(target)
     with _progress([point.scenario.test_duration_minutes for point in points] * plan.runs) as watch:
         found = runner.run_all(points, plan, watch)
-    target = output or Path(f"{found.name}.json")
     found.write(target)
     click.echo(report.figures(found.points))
     if errors := report.errors(found.points):
@@ -216,18 +217,20 @@ def soak_command(minutes: float, store: Path | None, settings: tuple[str, ...], 
     """
 
     def run() -> int:
-        from rocketpy.bench import report, scenario, soak
+        from rocketpy.bench import report, result, scenario, soak
 
         from .settings import pairs
 
+        if output is not None:
+            result.check_place(output)
         (point,) = scenario.read("soak")
         changed = {"test_duration_minutes": minutes, "broker": {**point.scenario.broker, **pairs(settings)}}
         point = scenario.changed(point, changed)
         with _progress([minutes]) as watch:
-            result, samples = soak.soak(point, store, watch("soak"))
-        found = result.points[0].runs[0]
+            whole, samples = soak.soak(point, store, watch("soak"))
+        found = whole.points[0].runs[0]
         if output is not None:
-            result.write(output)
+            whole.write(output)
         click.echo("\n".join(soak.summary(samples)))
         click.echo(f"{report.number(found.figures['messages_per_s'])} messages/s, errors: {found.errors or 'none'}")
         faults = soak.faults(samples) + soak.fallen_rates(found.intervals)

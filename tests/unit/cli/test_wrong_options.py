@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner
 
@@ -16,3 +18,11 @@ def test_name_servers_without_a_port(words: list[str]) -> None:
     done = CliRunner().invoke(cli, [*words, "-n", "localhost"])
     assert done.exit_code == 1 and isinstance(done.exception, SystemExit)
     assert done.stderr.startswith("rocketpy: ") and done.stderr.endswith(NO_LIST)
+
+
+@pytest.mark.parametrize("words", [["run", "latency", "--quick"], ["soak"]])
+def test_a_result_that_could_not_be_written(words: list[str], tmp_path: Path) -> None:
+    """Fault: This was noticed after the load, whose result was lost."""
+    done = CliRunner().invoke(cli, ["bench", *words, "-o", str(tmp_path / "none" / "result.json")])
+    assert done.exit_code == 1 and isinstance(done.exception, SystemExit)
+    assert done.stderr.startswith(f"rocketpy: {tmp_path}/none/result.json cannot be written: ")
