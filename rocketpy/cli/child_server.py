@@ -31,10 +31,18 @@ class ChildServer:
 
     @classmethod
     def started(cls, name: str, words: Sequence[str], log: Path) -> ChildServer:
-        """Start `rocketpy` with these arguments."""
-        log.parent.mkdir(parents=True, exist_ok=True)
+        """Start `rocketpy` with these arguments.
+
+        Raises:
+            ConfigError: its log cannot be written.
+        """
         command = [sys.executable, "-m", "rocketpy", *words]
-        with log.open("ab") as output:
+        try:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            output = log.open("ab")
+        except OSError as exc:
+            raise ConfigError(f"{log} cannot be written: {exc.strerror}; choose another directory") from exc
+        with output:
             begin = output.tell()
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True

@@ -79,7 +79,7 @@ def _check_ports(brokers: Sequence[BrokerSettings]) -> None:
 
 
 def run_cluster(members: Sequence[Member], say: Callable[[str], None]) -> int:
-    """Start all, one after the other, and wait until a signal comes or one ends; then stop all. The exit status.
+    """Start all in turn, and wait until a signal comes or one ends; then stop all. Returns: the exit status.
 
     Raises:
         ConfigError: one did not start.

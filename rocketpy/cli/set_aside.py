@@ -39,7 +39,11 @@ def set_aside(settings: BrokerSettings, read: Callable[[], Awaitable[View]] | No
     """
     store = settings.store
     if not store.is_automatic:
-        raise ConfigError("only a member of a group (automatic) gets its messages back from others", key="haMode")
+        raise ConfigError(
+            "is not automatic: only a member of a group gets its messages back by itself. For a slave see "
+            "docs/run/replication.md#replace-a-slave",
+            key="haMode",
+        )
     paths = StorePaths.of(store.store_path_root_dir, store.store_path_commit_log)
     if not paths.root.is_dir():
         raise StoreError(f"there is no store in {paths.root}; the member begins with an empty one anyway")

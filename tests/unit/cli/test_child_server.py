@@ -31,6 +31,13 @@ def test_a_server_that_ends_is_an_error_with_the_last_line_of_its_log(tmp_path: 
     stop_all([server])
 
 
+def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
+    """Fault: `rocketpy cluster --store` with such a directory ended with a traceback."""
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"file/broker\.log cannot be written: .*; choose another directory"):
+        ChildServer.started("the broker", [], tmp_path / "file" / "broker.log")
+
+
 def test_a_ready_line_or_a_wish_to_stop_ends_the_wait(tmp_path: Path) -> None:
     server = sleeping(tmp_path / "log")
     server.wait_until_ready(lambda: True)
