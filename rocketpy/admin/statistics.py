@@ -1,14 +1,19 @@
-"""Traffic of topics and groups, from the brokers' statistics of the last minute, hour and day.
+"""Traffic of topics and groups, from the brokers' statistics of the last minute, hour and day; and numbers in the texts
+of a broker's figures.
 
 Source: RocketMQ 4.9 `StatsAllSubCommand`.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+
 import attrs
 
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import BrokerError
+from rocketpy.message.numbers import long_or
 from rocketpy.remoting.bodies.broker import BrokerStatsData
 
 from .admin import Admin
@@ -16,6 +21,8 @@ from .admin import Admin
 TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"
 GROUP_GET_NUMS = "GROUP_GET_NUMS"
 NO_CONSUMER = "NO_CONSUMER"
+# Numbers of few digits: a broker may send anything. They are negative if its clock was set to before its start.
+_UPTIME = re.compile(r"\[ (-?\d{1,9}) days, (-?\d{1,9}) hours, (-?\d{1,9}) minutes, (-?\d{1,9}) seconds \]")
 
 
 @attrs.frozen
@@ -92,6 +99,18 @@ def first_number(text: str | None) -> float:
         return float(words[0]) if words else 0.0
     except ValueError:
         return 0.0
+
+
+def broker_clock_ms(figures: Mapping[str, str]) -> int | None:
+    """Return a broker's time when it answered, less than a second too early; None: it does not tell.
+
+    It tells when it has started, and for how many seconds it has run by the same clock.
+    """
+    uptime, boot_ms = _UPTIME.fullmatch(figures.get("runtime", "")), long_or(figures.get("bootTimestamp"), -1)
+    if uptime is None or boot_ms < 0:
+        return None
+    days, hours, minutes, seconds = map(int, uptime.groups())
+    return boot_ms + 1000 * (((days * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 
 async def _backlog(admin: Admin, topic: str, group: str) -> int:

@@ -18,6 +18,7 @@ import attrs
 
 from rocketpy import aio
 from rocketpy.admin.admin import Admin
+from rocketpy.admin.statistics import broker_clock_ms
 from rocketpy.client.options import TOPIC_UNTIL_CREATED
 from rocketpy.codes import (
     HIGHER_VERSION,
@@ -30,7 +31,7 @@ from rocketpy.codes import (
 )
 from rocketpy.errors import BrokerError, ClientError, ConnectionLost, RocketError
 from rocketpy.message.names import retry_topic
-from rocketpy.message.numbers import int_or, long_or
+from rocketpy.message.numbers import int_or
 from rocketpy.message.sys_flag import PermName
 from rocketpy.remoting.bodies.client import ConsumerConnection, ConsumerRunningInfo
 from rocketpy.remoting.bodies.route import MASTER_ID, ClusterInfo, QueueData, TopicRouteData
@@ -42,7 +43,6 @@ SKEW_S = 5.0  # beyond it delays, retention and traces are noticeably off
 DISK_NEAR, DISK_FULL = 0.75, 0.90  # the reference deletes early from the first on, and refuses sends from the second on
 _ROLE = re.compile(r"need admin permission|no default permission", re.IGNORECASE)  # the account itself is right
 _ACCOUNT = re.compile(r"access ?key|signature|\bacl", re.IGNORECASE)
-_UPTIME = re.compile(r"(-?\d+) days, (\d+) hours, (\d+) minutes, (\d+) seconds")
 
 
 @attrs.frozen
@@ -180,16 +180,9 @@ async def _broker(admin: Admin, subject: str, address: str) -> list[Finding]:
 
 
 def clock_skew_s(table: Mapping[str, str], seen_s: float) -> float | None:
-    """Return by how many seconds a broker's clock is ahead, to a second; None if its answer does not tell.
-
-    Brokers tell the time at which they have started, and for how long they have run by the same clock: a negative time
-    if that was set to before the start.
-    """
-    uptime, boot_ms = _UPTIME.search(table.get("runtime", "")), long_or(table.get("bootTimestamp"), -1)
-    if uptime is None or boot_ms < 0:
-        return None
-    days, hours, minutes, seconds = map(int, uptime.groups())
-    return boot_ms / 1000 + ((days * 24 + hours) * 60 + minutes) * 60 + seconds + 0.5 - seen_s
+    """Return by how many seconds a broker's clock is ahead, to a second; None if its answer does not tell."""
+    there_ms = broker_clock_ms(table)
+    return None if there_ms is None else there_ms / 1000 + 0.5 - seen_s
 
 
 def _age(subject: str, table: Mapping[str, str]) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from rocketpy.admin.statistics import broker_clock_ms
 from rocketpy.message.numbers import long_or
 
 from .history import STEP_MS
@@ -21,9 +22,6 @@ WORKERS_MAX = 64
 WORKER = "worker_"
 # Numbers of few digits: a broker may send anything, and a float holds at most 10**308.
 WORKER_TEXT = re.compile(r"(\w+), silent (\d{1,15}) ms, restarts (\d{1,15})")
-UPTIME_TEXT = re.compile(
-    r"\[ (-?\d{1,9}) days, (-?\d{1,9}) hours, (-?\d{1,9}) minutes, (-?\d{1,9}) seconds \]"
-)  # a clock may go back
 UPTIME_STEP_MS = 1000  # a broker tells whole seconds
 
 
@@ -98,11 +96,9 @@ def _ahead_ms(now_ms: float, took_ms: float, figures: Mapping[str, str]) -> floa
 
     The broker's time is that of its start and its uptime, at a moment between the question and the answer.
     """
-    boot_ms, uptime = _number(figures, "bootTimestamp"), UPTIME_TEXT.fullmatch(figures.get("runtime", ""))
-    if boot_ms is None or uptime is None:
+    there_ms = broker_clock_ms(figures)
+    if there_ms is None:
         return 0
-    days, hours, minutes, seconds = map(int, uptime.groups())
-    there_ms = boot_ms + 1000 * (((days * 24 + hours) * 60 + minutes) * 60 + seconds)
     if there_ms > now_ms:
         return there_ms - now_ms
     return min(0, there_ms + UPTIME_STEP_MS - (now_ms - took_ms))
