@@ -12,10 +12,9 @@ from pathlib import Path
 from rocketpy.acl.files import AclFiles
 from rocketpy.errors import ConfigError
 
-from .findings import Finding
+from .findings import Finding, open_to_others
 
 SUBJECT = "accounts"
-OTHERS = 0o077  # of a file's mode: the group, and everybody else
 
 
 def account_findings(home: Path) -> Iterator[Finding]:
@@ -32,5 +31,4 @@ def account_findings(home: Path) -> Iterator[Finding]:
         remedy = "" if count else "write an account: only white addresses may send requests"
         yield Finding(SUBJECT, f"{count} in {files.default_file} and {files.directory}", remedy)
     for path in files.paths:
-        if path.stat().st_mode & OTHERS:
-            yield Finding(SUBJECT, f"{path}: other users may read all secrets", f"chmod 600 {path}")
+        yield from open_to_others(SUBJECT, path)

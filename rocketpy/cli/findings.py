@@ -5,11 +5,14 @@ Short: doctor.py and client_checks.py make findings, and load the modules only t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import attrs
 
 from rocketpy import __version__
+
+OTHERS = 0o077  # of a file's mode: the group, and everybody else
 
 
 @attrs.frozen
@@ -20,6 +23,12 @@ class Finding:
     found: str
     remedy: str = ""
     is_fatal: bool = False
+
+
+def open_to_others(subject: str, path: str | Path) -> Iterator[Finding]:
+    """Yield a finding if others than the owner may read or change a file of secrets."""
+    if Path(path).stat().st_mode & OTHERS:
+        yield Finding(subject, f"{path}: other users may read it", f"chmod 600 {path}")
 
 
 def report(findings: Sequence[Finding]) -> int:

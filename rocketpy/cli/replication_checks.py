@@ -28,7 +28,7 @@ from rocketpy.store.recovery.diverged import DIRECTORY, kept_aside
 from rocketpy.tls import client_context
 from rocketpy.tls.handshake_counts import CLOSED
 
-from .findings import Finding
+from .findings import Finding, open_to_others
 from .tls_checks import calling_options, expiry_of_peer
 
 if TYPE_CHECKING:
@@ -56,9 +56,7 @@ def _secret(path: str) -> Finding:
         size = len(read_secret(path))
     except ConfigError as exc:
         return Finding("haSecretFile", str(exc), "write the same 16 bytes or more on all brokers", True)
-    if Path(path).stat().st_mode & 0o077:
-        return Finding("haSecretFile", f"{path}: other users may read it", f"chmod 600 {path}")
-    return Finding("haSecretFile", f"{path}: {size} bytes")
+    return next(open_to_others("haSecretFile", path), Finding("haSecretFile", f"{path}: {size} bytes"))
 
 
 def _addresses(settings: BrokerSettings) -> Finding:

@@ -19,7 +19,7 @@ from rocketpy.tls import Certificates, TlsSession
 from rocketpy.tls.certificates import DAY_S, EXPIRES_SOON_DAYS, der_certificates, expiry_text
 from rocketpy.transport.connector import tls_connector
 
-from .findings import Finding
+from .findings import Finding, open_to_others
 
 TIMEOUT_S = 3.0
 _REPLACE = "it is loaded without a restart"
@@ -115,8 +115,8 @@ def _load(side: str, load: Callable[[], Certificates], key: str | None) -> tuple
     if days is not None:
         remedy = f"replace it; {_REPLACE}" if days < EXPIRES_SOON_DAYS else ""
         found.append(Finding(f"{side}.certPath", expiry_text(days), remedy, days < 0))
-    if key and Path(key).stat().st_mode & 0o077:
-        found.append(Finding(f"{side}.keyPath", f"{key}: other users may read it", f"chmod 600 {key}"))
+    if key:
+        found += open_to_others(f"{side}.keyPath", key)
     return certificates, found
 
 

@@ -33,7 +33,7 @@ def test_a_file_that_others_may_read(tmp_path: Path, mode: int) -> None:
     write_accounts(tmp_path)
     file = tmp_path / "conf" / "plain_acl.yml"
     file.chmod(mode)
-    assert findings(tmp_path)[1:] == [(f"{file}: other users may read all secrets", f"chmod 600 {file}", False)]
+    assert findings(tmp_path)[1:] == [(f"{file}: other users may read it", f"chmod 600 {file}", False)]
 
 
 def test_a_mistake_that_ends_the_next_start(tmp_path: Path) -> None:
