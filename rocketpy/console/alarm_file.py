@@ -68,8 +68,10 @@ class GroupRule:
 
 @attrs.frozen
 class BrokerLimits:
-    """Limits of each broker. Counts are those of the last `window_minutes`."""
+    """Limits of each broker, and of each name of brokers (no master). Counts are those of the last `window_minutes`."""
 
+    disk_percent: float = 85.0
+    no_master_seconds: float = 30.0
     no_answer_seconds: float = 30.0
     worker_silent_seconds: float = 5.0
     worker_restarts: int = 0
@@ -93,8 +95,6 @@ class AlarmSettings:
     webhook: Webhook | None = None
     mail: Mail | None = None
     groups: tuple[GroupRule, ...] = ()
-    disk_percent: float | None = 85.0
-    no_master_seconds: float | None = 30.0
     broker: BrokerLimits = BrokerLimits()
     _rules: dict[str, GroupRule | None] = attrs.field(init=False, factory=dict, eq=False, repr=False)  # by group
 
@@ -221,8 +221,6 @@ def _settings(root: _Table) -> AlarmSettings:
     link = root.text("link", "")
     if link and _url_fault(link):
         root.fault("link", _url_fault(link))
-    broker = root.table("broker") or _Table({}, root.file, "", root.faults)
-    broker.known("disk_percent", "no_master_seconds", *(field.name for field in attrs.fields(BrokerLimits)))
     default = AlarmSettings()
     return AlarmSettings(
         link=link.rstrip("/"),
@@ -230,16 +228,17 @@ def _settings(root: _Table) -> AlarmSettings:
         webhook=_webhook(root.table("webhook")),
         mail=_mail(root.table("mail")),
         groups=tuple(_rule(table) for table in root.tables("group")),
-        disk_percent=broker.number("disk_percent", 1, 100, default.disk_percent),
-        no_master_seconds=broker.number("no_master_seconds", 1, 86_400, default.no_master_seconds),
-        broker=_limits(broker),
+        broker=_limits(root.table("broker") or _Table({}, root.file, "", root.faults)),
     )
 
 
 def _limits(table: _Table) -> BrokerLimits:
+    table.known(*(field.name for field in attrs.fields(BrokerLimits)))
     default = BrokerLimits()
     silent_s = table.number("worker_silent_seconds", SILENT_MIN_S, 86_400, default.worker_silent_seconds)
     return BrokerLimits(
+        disk_percent=table.number("disk_percent", 1, 100, default.disk_percent),
+        no_master_seconds=table.number("no_master_seconds", 1, 86_400, default.no_master_seconds),
         no_answer_seconds=table.number("no_answer_seconds", 1, 86_400, default.no_answer_seconds),
         worker_silent_seconds=silent_s,
         certificate_days=table.number("certificate_days", 0, 36_500, default.certificate_days),

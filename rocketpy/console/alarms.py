@@ -121,19 +121,18 @@ class Alarms:
                 yield Condition("age", group.name, text, round(minutes, 1), rule.age_minutes, page)
 
     def _of_brokers(self, state: ClusterState, now_ms: float) -> Iterator[Condition]:
-        limit = self.settings.disk_percent
+        limit = self.settings.broker.disk_percent
         yield from self._silent(state, now_ms)
         for broker in state.sorted_brokers():
             percent = broker.disk_percent
-            if limit is not None and broker.is_up and percent is not None and percent > limit:
+            if broker.is_up and percent is not None and percent > limit:
                 text = f"broker {broker.label}: disk {percent:.1f} % full, limit {limit:g} %"
                 yield Condition("disk", broker.label, text, round(percent, 1), limit, broker_page(broker.name))
             if broker.is_up and not broker.error:
                 yield from conditions_of_health(broker, self.settings.broker, now_ms)
-        allowed_s = self.settings.no_master_seconds
-        if allowed_s is None or state.error:  # without name servers nothing new is known of masters
+        if state.error:  # without name servers nothing new is known of masters
             return
-        without = state.without_master()
+        without, allowed_s = state.without_master(), self.settings.broker.no_master_seconds
         self._masterless_ms = {key: self._masterless_ms.get(key, now_ms) for key in without}
         for (cluster, name), since_ms in self._masterless_ms.items():
             seconds = (now_ms - since_ms) / 1000

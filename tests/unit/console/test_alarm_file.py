@@ -69,8 +69,7 @@ def test_a_whole_file(tmp_path: Path) -> None:
         ("a@example.com", "b@example.com"),
     )
     assert settings.groups == (GroupRule("billing", backlog=10_000), GroupRule("shop-*", age_minutes=2.5))
-    assert (settings.disk_percent, settings.no_master_seconds) == (90, 10)
-    assert settings.broker == BrokerLimits(failed_sends=7, clock_seconds=2.5)
+    assert settings.broker == BrokerLimits(disk_percent=90, no_master_seconds=10, failed_sends=7, clock_seconds=2.5)
     assert settings.named_groups == {"billing"}
     assert [settings.wants_age(group) for group in ("billing", "shop-1", "other")] == [False, True, False]
     assert "abc" not in repr(settings)
@@ -87,7 +86,7 @@ def test_the_first_rule_that_fits_counts_also_when_asked_again(monkeypatch: pyte
 
 def test_an_empty_file_watches_disks_and_masters(tmp_path: Path) -> None:
     settings = read_alarm_file(written(tmp_path, ""))
-    assert (settings.disk_percent, settings.no_master_seconds, settings.groups) == (85, 30, ())
+    assert (settings.broker.disk_percent, settings.broker.no_master_seconds, settings.groups) == (85, 30, ())
 
 
 @cases(
