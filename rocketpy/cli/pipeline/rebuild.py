@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -46,7 +47,7 @@ def _rebuild(
     from rocketpy.spark.jobs import rebuild as job
     from rocketpy.store.rebuilding.rebuild import MANIFEST, read_manifest
 
-    settings = load_broker_config(config).store if config else None
+    settings = load_broker_config(config, environ=os.environ).store if config else None
     began_s = time.monotonic()
     if publish and (target / MANIFEST).exists():
         rebuilt = read_manifest(target)
