@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
-import sys
 from pathlib import Path
 
 import attrs
@@ -51,8 +49,7 @@ def main(only: tuple[str, ...], messages: int, repeat: int, quick: bool, json_pa
                 click.echo(line_of(figure))
     json_path.write_text(json.dumps([attrs.asdict(figure) for figure in found], indent=1))
     if docs is not None:
-        command = shlex.join(["python", "-m", "bench.spark", *sys.argv[1:]])
-        write_page(docs, found, command, scale, load_average)
+        write_page(docs, found, scale, load_average)
 
 
 if __name__ == "__main__":

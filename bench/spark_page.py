@@ -74,11 +74,9 @@ def plot(found: list[Figure], path: Path) -> None:
     pyplot.close(figure)
 
 
-def write_page(path: Path, found: list[Figure], command: str, scale: Scale, load_average: float) -> None:
+def write_page(path: Path, found: list[Figure], scale: Scale, load_average: float) -> None:
     parts = [
-        "# Spark\n",
-        f"Written by `{command}` ([bench/README.md](../README.md)).\n",
-        f"{report.machine_line()}\n",
+        f"{report.page_head('Spark', 'bench.spark')}\n",
         f"{scale.messages:,} messages in each topic and store; {scale.repeat} runs after one that is not counted. "
         f"Broker, JVM and Python workers share the cores. Load average before the run: {load_average:.1f}.\n",
         "rows/s: the best run. CPU: the JVM and all Python processes, without the broker.\n",

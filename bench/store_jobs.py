@@ -216,21 +216,25 @@ def in_process(figure: Figure) -> bool:
     return "one" in figure.what
 
 
-def write_page(path: Path, command: str, about: str, found: Sequence[Figure]) -> None:
+def write_page(path: Path, about: str, found: Sequence[Figure]) -> None:
     """Write the figures as a page of bench/results."""
-    lines = [
-        f"# Rebuild and audit of a store\n\nWritten by `{command}` ([bench/README.md](../README.md)).\n",
-        f"{report.machine_line()}\n",
-        f"Log: {about}; the page cache is warm. Dispatch: a broker that starts without queues and index, one",
-        "process. Each rebuild equals its files byte for byte. Medians of the runs.\n",
-        "| work | MB of log per s | of dispatch | MB of log per CPU s |",
-        "| --- | --- | --- | --- |",
-    ]
-    for figure in found:
+
+    def row(figure: Figure) -> tuple[str, ...]:
         cpu = report.number(figure.bytes_per_cpu_s / 1e6) if in_process(figure) else ""
         ratio = figure.bytes_per_s / found[0].bytes_per_s
-        lines.append(f"| {figure.what} | {report.number(figure.bytes_per_s / 1e6)} | {ratio:.2f} | {cpu} |")
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return figure.what, report.number(figure.bytes_per_s / 1e6), f"{ratio:.2f}", cpu
+
+    headings = ("work", "MB of log per s", "of dispatch", "MB of log per CPU s")
+    path.write_text(
+        f"""{report.page_head("Rebuild and audit of a store", "bench.store_jobs")}
+
+Log: {about}; the page cache is warm. Dispatch: a broker that starts without queues and index, one
+process. Each rebuild equals its files byte for byte. Medians of the runs.
+
+{report.markdown_table(headings, map(row, found))}
+""",
+        encoding="utf-8",
+    )
 
 
 @click.command()
@@ -259,8 +263,7 @@ def main(gigabytes: float, body: int, repeat: int, workers: int, json_path: Path
                 + (f"{report.number(figure.bytes_per_cpu_s / 1e6):>8} MB per CPU second" if in_process(figure) else "")
             )
     if docs is not None:
-        command = f"python -m bench.store_jobs --gigabytes {gigabytes:g} --repeat {repeat} --docs {docs}"
-        write_page(docs, command, about_log, found)
+        write_page(docs, about_log, found)
     if json_path is not None:
         about = {"machine": report.machine(), "load": load_average, "records": records, "body": body}
         json_path.write_text(json.dumps({**about, "figures": [attrs.asdict(one) for one in found]}, indent=1))
