@@ -35,6 +35,7 @@ SLAVE_NOT_AVAILABLE = 11  # the message is stored: a master that waits for slave
 ROOT = Path(__file__).resolve().parent.parent  # of the checkout that is measured
 TOPIC_BOOT = "bench_boot"  # made by the broker itself on the first send
 TARGETS = ("rocketpy", "java")
+WARM_UP_S = {"java": 10.0, "rocketpy": 2.0}  # a JVM has to compile first
 
 # What runs rocketpy; ROCKETPY_CMD overrides it, with the same fields.
 ROCKETPY_COMMAND = (
@@ -96,6 +97,13 @@ class Broker:
         for pid in (pid for root in self.roots for pid in proc.tree(root)):
             title = proc.command_name(pid)
             found[pid] = title.removeprefix("rocketpy: ") if title.startswith("rocketpy: ") else "supervisor"
+        return found
+
+    def cpu_by_process(self) -> dict[str, float]:
+        """Return the CPU seconds of each process by its name, without those of children; workers of a name together."""
+        found: dict[str, float] = {}
+        for pid, name in self.process_names().items():
+            found[name] = found.get(name, 0.0) + proc.own_cpu_s(pid)
         return found
 
     def control(self) -> Control:

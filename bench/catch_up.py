@@ -12,7 +12,6 @@ import os
 import statistics
 import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -20,7 +19,6 @@ import attrs
 import click
 import trustme
 
-from rocketpy.bench import proc
 from rocketpy.bench.own_broker import tail
 
 from .brokers import Broker, BrokerFailed, running
@@ -31,7 +29,6 @@ from .tls import TLS_SETTINGS, write_certificate
 
 LOOK_S, TIMEOUT_S = 0.002, 120.0
 COST_MIN = 0.005  # CPU s per GB; less is not shown
-TITLE = "rocketpy: "  # before the name of a worker
 
 
 @attrs.frozen
@@ -65,12 +62,8 @@ def fill(master: Broker, gigabytes: float) -> int:
 
 def cpu_by_worker(master: Broker, slave: Broker) -> dict[str, float]:
     """CPU seconds up to now, of each worker by the name that `ps` shows."""
-    found: dict[str, float] = defaultdict(float)
-    for side, broker in (("master", master), ("slave", slave)):
-        for pid in (pid for root in broker.roots for pid in proc.tree(root)):
-            _, title, name = proc.command_name(pid).rpartition(TITLE)
-            found[f"{side} {name if title else 'supervisor'}"] += proc.own_cpu_s(pid)
-    return found
+    sides = {"master": master.cpu_by_process(), "slave": slave.cpu_by_process()}
+    return {f"{side} {name}": cpu_s for side, found in sides.items() for name, cpu_s in found.items()}
 
 
 def wait_until(slave: Broker, reached: Callable[[], bool]) -> float:

@@ -17,11 +17,10 @@ from rocketpy.bench.load import Progress
 
 from . import report
 from .ballast import full_page_cache
-from .brokers import TARGETS, BrokerFailed, running
+from .brokers import TARGETS, WARM_UP_S, BrokerFailed, running
 from .scenarios import select
 from .turn import Measurement, Plan, run_turn
 
-WARM_UP_S = {"java": 10.0, "rocketpy": 2.0}  # a JVM has to compile first; quick mode halves it, to 2 s at the least
 SYSTEM_BUSY = "2"  # as errors are named: by response code
 REPORT_WIDTH = 150  # columns, where there is no terminal
 

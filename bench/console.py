@@ -56,23 +56,15 @@ class Window:
         return {name: 100 * share for name, share in sorted(shares.items())}
 
 
-def cpu_by_process(broker: Broker) -> dict[str, float]:
-    """Return the CPU seconds of each process of the broker, without those of children; workers of one name together."""
-    found: dict[str, float] = {}
-    for pid, name in broker.process_names().items():
-        found[name] = found.get(name, 0.0) + proc.own_cpu_s(pid)
-    return found
-
-
 class Measuring:
     """Takes a window of a broker from here to `end`."""
 
     def __init__(self, broker: Broker) -> None:
-        self._broker, self._begun_s, self._before = broker, time.monotonic(), cpu_by_process(broker)
+        self._broker, self._begun_s, self._before = broker, time.monotonic(), broker.cpu_by_process()
 
     def end(self) -> Window:
         self._broker.check_alive()
-        after = cpu_by_process(self._broker)
+        after = self._broker.cpu_by_process()
         used = {name: total - self._before.get(name, 0.0) for name, total in after.items()}
         return Window(time.monotonic() - self._begun_s, used)
 

@@ -23,7 +23,7 @@ from rocketpy.client.consuming.subscription import Sql92, build_subscription
 from rocketpy.remoting.bodies.client import ConsumerData, HeartbeatData
 
 from . import report
-from .brokers import TARGETS, Broker, running
+from .brokers import TARGETS, WARM_UP_S, Broker, running
 from .control import Control
 
 HEART_BEAT = 34
@@ -34,7 +34,6 @@ TAG = "Wanted"
 SQL = "region = 'region3' AND amount > 900"
 CONNECTIONS, IN_FLIGHT = 4, 4  # together one pull for each queue
 KNOWN_S = 1.5  # Java looks at the filter bits of messages that are stored later than the subscription
-WARM_UP_S = {"java": 10.0, "rocketpy": 2.0}
 UNITS_BAR, RATIO_BAR = 5e6, 3.0
 PLAIN = {"enablePropertyFilter": "true"}
 WITH_BITS = PLAIN | {"enableCalcFilterBitMap": "true", "enableConsumeQueueExt": "true"}

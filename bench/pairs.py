@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from rocketpy.bench.own_broker import HOST, free_ports, start_process, tail
+from rocketpy.bench.own_broker import HOST, free_ports, python_path, start_process, tail
 
 from .brokers import (
     BROKER_NAME,
     NO_SETTINGS,
-    ROOT,
     Broker,
     BrokerFailed,
     java_settings,
@@ -49,8 +47,7 @@ def _start_rocketpy(directory: Path, master: Broker, port: int, more: Mapping[st
     }
     words = [sys.executable, "-m", "rocketpy", "broker", "-n", f"{HOST}:{master.namesrv_port}"]
     words += [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-    python_path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    process = start_process(words, directory, "rocketpy.log", PYTHONPATH=python_path)
+    process = start_process(words, directory, "rocketpy.log", PYTHONPATH=python_path())
     return Broker("rocketpy", directory, port, master.namesrv_port, [process], store)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,8 +38,7 @@ def fill(broker: Broker, topic: str, queues: int, body: int, messages: int) -> N
     assert stored == messages, f"{messages - stored} of {messages} messages were refused: the machine is too busy"
 
 
-@contextmanager
-def stopped_stores(directory: Path, messages: int) -> Iterator[dict[str, Path]]:
+def stopped_stores(directory: Path, messages: int) -> dict[str, Path]:
     """Make a store of each size of body, at rest."""
     stores = {}
     for size, topic in TOPICS.items():
@@ -53,7 +50,7 @@ def stopped_stores(directory: Path, messages: int) -> Iterator[dict[str, Path]]:
         finally:
             broker.stop()
         stores[size] = broker.store
-    yield stores
+    return stores
 
 
 def start_spark(workers: int) -> SparkSession:

@@ -95,28 +95,26 @@ def barred(figure: Figure, bar: str, holds: bool) -> Figure:
 def ask_decode(scale: Scale, directory: Path) -> Iterator[Figure]:
     """Measure one core, no Spark: from log bytes in memory to Arrow."""
     bars = {("100 B", "min"): 18e6, ("100 B", "all"): 8e6}
-    with stopped_stores(directory, scale.messages) as stores:
-        for size, path in stores.items():
-            piece = pieces_of(str(path), splitBytes=str(IMAGE_BYTES))[0]
-            image = (piece.segment.path.read_bytes())[: piece.end - piece.segment.start]
-            for columns in SETS:
-                names = parse_columns(columns, diagnostics=False)
-                figure = measured(
-                    "decode", f"{size}, {columns}", partial(decode_image, names, image), scale, SIZES[size]
-                )
-                bar = bars.get((size, columns))
-                yield figure if bar is None else barred(figure, f"{bar / 1e6:g} M rows/s", figure.rows_per_s >= bar)
+    stores = stopped_stores(directory, scale.messages)
+    for size, path in stores.items():
+        piece = pieces_of(str(path), splitBytes=str(IMAGE_BYTES))[0]
+        image = (piece.segment.path.read_bytes())[: piece.end - piece.segment.start]
+        for columns in SETS:
+            names = parse_columns(columns, diagnostics=False)
+            figure = measured("decode", f"{size}, {columns}", partial(decode_image, names, image), scale, SIZES[size])
+            bar = bars.get((size, columns))
+            yield figure if bar is None else barred(figure, f"{bar / 1e6:g} M rows/s", figure.rows_per_s >= bar)
 
 
 def ask_scan(scale: Scale, directory: Path) -> Iterator[Figure]:
     """Measure a store at rest: by two plain processes, inside of Spark's workers, and as a DataFrame."""
-    with stopped_stores(directory, scale.messages) as stores:
-        spark = start_spark(2)
-        try:
-            for size, path in stores.items():
-                yield from _scans(spark, size, str(path), scale)
-        finally:
-            spark.stop()
+    stores = stopped_stores(directory, scale.messages)
+    spark = start_spark(2)
+    try:
+        for size, path in stores.items():
+            yield from _scans(spark, size, str(path), scale)
+    finally:
+        spark.stop()
 
 
 def _scans(spark: SparkSession, size: str, path: str, scale: Scale) -> Iterator[Figure]:
@@ -180,18 +178,18 @@ def _pulls(spark: SparkSession, size: str, given: dict[str, str], scale: Scale) 
 
 def ask_archive(scale: Scale, directory: Path) -> Iterator[Figure]:
     """Measure a store to Parquet with all columns: in one process, and by Spark's workers."""
-    with stopped_stores(directory, scale.messages) as stores:
-        spark = start_spark(2)
-        try:
-            for size, path in stores.items():
-                for where, how in (("one process", None), ("local[2]", spark)):
-                    work = partial(_archived, how, path, directory / "archive")
-                    figure = measured("archive", f"{size}, {where}", work, scale, SIZES[size])
-                    rate = figure.rows_per_s * SIZES[size] / 1e6
-                    is_barred = (size, where) == ("1 KiB", "local[2]")
-                    yield barred(figure, "100 MB/s of bodies", rate >= 100) if is_barred else figure
-        finally:
-            spark.stop()
+    stores = stopped_stores(directory, scale.messages)
+    spark = start_spark(2)
+    try:
+        for size, path in stores.items():
+            for where, how in (("one process", None), ("local[2]", spark)):
+                work = partial(_archived, how, path, directory / "archive")
+                figure = measured("archive", f"{size}, {where}", work, scale, SIZES[size])
+                rate = figure.rows_per_s * SIZES[size] / 1e6
+                is_barred = (size, where) == ("1 KiB", "local[2]")
+                yield barred(figure, "100 MB/s of bodies", rate >= 100) if is_barred else figure
+    finally:
+        spark.stop()
 
 
 def _archived(spark: SparkSession | None, path: Path, target: Path) -> int:

@@ -18,8 +18,7 @@ from rocketpy.bench.load import Load, Mode, Workload
 from rocketpy.bench.own_broker import HOST
 
 from .ballast import full_page_cache
-from .brokers import ROOT, Broker, BrokerFailed, boot, running, work_directory
-from .compare import WARM_UP_S
+from .brokers import ROOT, WARM_UP_S, Broker, BrokerFailed, boot, running, work_directory
 from .control import decode_records
 from .lag import ControlView, LagSampler
 from .scenarios import QUEUES, Bar
@@ -296,9 +295,9 @@ def memory_kib(broker: Broker) -> dict[str, int]:
     """PSS by the name of the process; the store's files do not count, but the control block does."""
     found: dict[str, int] = {}
     files = [broker.store / name for name in ("commitlog", "consumequeue", "index")]
+    names = broker.process_names()
     for pid, kib in proc.pss_kib_by_process(broker.roots, files).items():
-        words = ["supervisor"] if pid in broker.roots else proc.command_name(pid).split()[-2:]
-        name = " ".join(words)
+        name = names.get(pid, "supervisor")
         found[name] = found.get(name, 0) + kib
     return found
 

@@ -24,6 +24,7 @@ from pathlib import Path
 import attrs
 import click
 
+from rocketpy.bench.encoding import SEND_MESSAGE_V2
 from rocketpy.bench.own_broker import HOST
 from rocketpy.message.properties import TIMER_OUT_MS, decode_properties
 from rocketpy.message.record import StoredRecord, decode_records
@@ -34,8 +35,6 @@ from .brokers import Broker, boot, running, work_directory
 
 TOPIC, QUEUES = "bench_timers", 4
 BODY = b"t" * 100
-SEND_MESSAGE_V2 = 310
-GET_BROKER_RUNTIME_INFO = 28
 TICK_S = 0.005
 USUAL_PER_MS = 10  # timers that a broker accepts on a slow machine
 NUMBER_MIN = 1_000_000_000  # so that all numbers have ten digits
@@ -212,8 +211,7 @@ def blocks_mib(directory: Path) -> float:
 def still_pending(broker: Broker) -> int:
     """Return the number of pending timers, as the broker tells it."""
     with broker.control() as control:
-        body = json.loads(control.check(GET_BROKER_RUNTIME_INFO, {}).body)
-    return int(body["table"]["timerPending"])
+        return int(control.runtime_info()["timerPending"])
 
 
 def restart(pending: int, due: int, rate: int) -> dict[str, float]:

@@ -26,12 +26,11 @@ from rocketpy.bench.load import Load, Mode, Result, Workload
 from rocketpy.bench.own_broker import HOST
 
 from . import report
-from .brokers import TARGETS, Broker, running
+from .brokers import TARGETS, WARM_UP_S, Broker, running
 from .scenarios import PRELOAD_MESSAGES, Bar
 from .turn import preload
 
 TOPIC, QUEUES = "bench_tls", 16
-WARM_UP_S = {"java": 10.0, "rocketpy": 2.0}
 TLS_SETTINGS = "tls.server.mode", "tls.server.certPath", "tls.server.keyPath"
 
 

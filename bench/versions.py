@@ -18,8 +18,8 @@ from rich.table import Table
 from rocketpy.bench.result import commit_of
 
 from . import report
-from .brokers import ROOT, python_of, running
-from .compare import REPORT_WIDTH, WARM_UP_S, Screen
+from .brokers import ROOT, WARM_UP_S, python_of, running
+from .compare import REPORT_WIDTH, Screen
 from .scenarios import Scenario, select
 from .store_questions import QUESTIONS, Setup
 from .turn import Measurement, Plan, run_turn
