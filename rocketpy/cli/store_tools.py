@@ -111,7 +111,8 @@ def backup(
         made = back_up(directory, target, commitlog, keep=keep, slots=slots, listener=progress)
     print_report(made.report, made.seconds, as_json=False)
     if not made.is_complete:
-        echo(f"{made.path} is no backup; remove it and repeat, if `rocketpy store verify {directory}` finds no damage")
+        check = f"rocketpy store verify {directory}" + (f" --commitlog {commitlog}" if commitlog else "")
+        echo(f"{made.path} is no backup; remove it and repeat, if `{check}` finds no damage")
         return 1
     report, shared = made.report, f"; {made.linked_bytes / 1e6:.0f} MB are shared with the copy before"
     echo(

@@ -80,13 +80,17 @@ class StoreReader:
         """Check that there is a store; its files are read when they are asked for.
 
         Raises:
-            StoreError: the directory is missing, or is no store.
+            StoreError: the directory is missing, or is no store; or a log outside of it is missing.
         """
         self.paths = StorePaths.of(root, commitlog)
         self.files = files or DiskFiles()
-        info = self.files.info(self.paths.root)
-        if info is None or not info.is_directory:
-            raise StoreError(f"{root} is not a directory")
+        places = [self.paths.root]
+        if self.paths.commitlog != self.paths.root / "commitlog":
+            places.append(self.paths.commitlog)
+        for place in places:
+            info = self.files.info(place)
+            if info is None or not info.is_directory:
+                raise StoreError(f"{place} is not a directory")
         if not commitlog and not any(self.files.info(self.paths.root / name) for name in STORE_ENTRIES):
             raise StoreError(f"{root} is no store: it has no {', '.join(STORE_ENTRIES[:-1])} or {STORE_ENTRIES[-1]}")
 

@@ -114,6 +114,14 @@ def test_a_wrong_directory_is_one_line_and_status_2(tmp_path: Path, command: str
         assert result.exit_code == 2 and text in result.output and len(result.output.splitlines()) == 1
 
 
+@pytest.mark.parametrize("command", ["dump", "verify", "stats", "backup"])
+def test_a_log_that_is_not_there_is_no_damage(root: Path, tmp_path: Path, command: str) -> None:
+    """Fault: With a mistyped --commitlog a sound store was called damaged."""
+    target = [tmp_path / "copies"] if command == "backup" else []
+    result = run(command, root, *target, "--commitlog", tmp_path / "none")
+    assert (result.exit_code, result.output) == (2, f"rocketpy: {tmp_path}/none is not a directory\n")
+
+
 def test_backup_says_what_the_copy_has(root: Path, tmp_path: Path) -> None:
     said = lines("backup", root, tmp_path / "copies")
     end = values("stats", root)[0]["log_end"]
