@@ -140,8 +140,9 @@ class OwnBroker:
         usage = shutil.disk_usage(self.directory)
         if usage.free < DISK_FREE_MIN * usage.total:
             raise BenchFailed(
-                f"{self.directory}: {usage.free >> 30} of {usage.total >> 30} GiB are free, a broker needs more: "
-                "shorten testDurationMinutes, set a producerRate, or name a larger disk with --store"
+                f"{self.directory}: {usage.free >> 30} of {usage.total >> 30} GiB are free, a broker needs "
+                f"{DISK_FREE_MIN:.0%}: free some, shorten testDurationMinutes, set a producerRate, or name a larger "
+                "disk with --store"
             )
 
 
