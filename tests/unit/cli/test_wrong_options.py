@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,10 @@ NO_LIST = "(-n, NAMESRV_ADDR): 'localhost' is no list of name servers: write hos
 
 
 @pytest.mark.parametrize("words", [["console"], ["doctor", "--client"], ["bench", "run", "latency", "--quick"]])
-def test_name_servers_without_a_port(words: list[str]) -> None:
+def test_name_servers_without_a_port(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Fault: Commands other than mqadmin ended with a traceback."""
+    monkeypatch.setattr("rocketpy.logs.set_up_logging", lambda *_: None)  # of this process
+    monkeypatch.setattr(logging.getLogger(), "setLevel", lambda _: None)
     done = CliRunner().invoke(cli, [*words, "-n", "localhost"])
     assert done.exit_code == 1 and isinstance(done.exception, SystemExit)
     assert done.stderr.startswith("rocketpy: ") and done.stderr.endswith(NO_LIST)
