@@ -49,8 +49,9 @@ def examine(store: Path, settings: BrokerSettings | None = None, namesrv: Namesr
         settings: of a broker whose ports, accounts, replication and TLS are to be checked as well.
         namesrv: of a name server whose port, accounts and TLS are to be checked.
     """
-    findings = [*_findings(store, settings, namesrv), *_notes(settings), *_replication(settings)]
-    findings += [*_accounts(settings, namesrv), *_credentials(settings), *_tls(settings), *_tls(namesrv)]
+    findings = [*_findings(store, settings, namesrv), *_notes(settings), *_name_servers(settings)]
+    findings += [*_replication(settings), *_accounts(settings, namesrv), *_credentials(settings)]
+    findings += [*_tls(settings), *_tls(namesrv)]
     return report(findings)
 
 
@@ -88,6 +89,12 @@ def _notes(settings: BrokerSettings | None) -> Iterator[Finding]:
     """Yield a finding for each note on the properties, which the start-up log has as well."""
     for note in settings.notes if settings is not None else ():
         yield Finding(note.key, str(note), "see docs/run/configuration.md")
+
+
+def _name_servers(settings: BrokerSettings | None) -> Iterator[Finding]:
+    if settings is not None and not settings.has_name_servers:
+        remedy = "name them: else only `rocketpy standalone`, which brings its own, starts with this file"
+        yield Finding("namesrvAddr", "no name server is named", remedy)
 
 
 def _replication(settings: BrokerSettings | None) -> Iterator[Finding]:

@@ -84,6 +84,11 @@ class BrokerSettings(Value):
         return attrs.evolve(self, store=attrs.evolve(self.store, broker_role=role))
 
     @property
+    def has_name_servers(self) -> bool:
+        """Return True if they are named, or an address server names them."""
+        return bool(self.broker.namesrv_addr) or self.broker.fetch_namesrv_addr_by_address_server
+
+    @property
     def is_sync_flush(self) -> bool:
         return self.store.flush_disk_type is FlushDiskType.SYNC_FLUSH
 

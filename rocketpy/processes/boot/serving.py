@@ -76,7 +76,7 @@ def serve_broker(
     if to_print is not None:
         print(loaded.to_properties(important_only=to_print == "important"), end="")
         return 0
-    if not loaded.broker.namesrv_addr and not loaded.broker.fetch_namesrv_addr_by_address_server:
+    if not loaded.has_name_servers:
         raise ConfigError(
             "no name server is named: give -n HOST:PORT, namesrvAddr in the file, or NAMESRV_ADDR; "
             "fetchNamesrvAddrByAddressServer=true looks them up (rocketpy standalone brings its own)",

@@ -1,4 +1,4 @@
-"""The findings of `rocketpy doctor` about the machine: open files, disks, queues, ports."""
+"""The findings of `rocketpy doctor` about the machine: open files, disks, queues, ports; and about name servers."""
 
 from __future__ import annotations
 
@@ -58,6 +58,25 @@ def test_the_queues_of_a_store(tmp_path: Path) -> None:
     (found,) = doctor.queue_findings(tmp_path, limit)
     assert found.found.startswith("5; the broker maps pages of 3 ") and found.remedy
     assert list(doctor.queue_findings(tmp_path, tmp_path / "none")) == [], "a kernel without this limit"
+
+
+# --- name servers -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("properties", "count"),
+    [
+        ({}, 1),
+        ({"namesrvAddr": "a:1"}, 0),
+        ({"fetchNamesrvAddrByAddressServer": "true", "rmqAddressServerDomain": "a:1"}, 0),
+    ],
+)
+def test_a_broker_without_name_servers_would_not_start(
+    properties: dict[str, str], count: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Fault: All was fine with such a file, and the next start failed."""
+    doctor.examine(tmp_path, broker(tmp_path, **properties))
+    assert capsys.readouterr().out.count("namesrvAddr") == count
 
 
 # --- open files -------------------------------------------------------------------------------------------------------
