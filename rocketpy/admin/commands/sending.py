@@ -21,7 +21,7 @@ from ..output import Column, Output, Table, second_text
 from ..resuming import Pace, Positions
 from ..sending import send, send_loop, timed_send
 
-_FILE, _PATH = click.Path(dir_okay=False, allow_dash=True), click.Path(dir_okay=False, path_type=Path)
+_FILE, _PATH = click.Path(exists=True, dir_okay=False, allow_dash=True), click.Path(dir_okay=False, path_type=Path)
 ATTEMPTS = 3  # of a send, as in Java
 
 SEND = Table((Column("Broker Name", 32), Column("QID", 4), Column("Send Result", 20, gap=4), Column("MsgId")))

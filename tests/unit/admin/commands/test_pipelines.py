@@ -80,7 +80,8 @@ def test_bodies_of_files_and_repeated_messages(mqadmin: Mqadmin, tmp_path: Path)
     lines = mqadmin("sendMessage", "-t", "T", "--body-file", str(body), "--count", "3", script=one_broker)
     assert [one["body"] for one in stored(mqadmin.cluster.brokers["broker-a"])] == [b"\x00\xff"] * 3
     assert len(lines) == 4 and len({line.split()[1] for line in lines[1:]}) == 2, "queue after queue"
-    for wrong in ([], ["-p", "x", "--body-file", str(body)], ["-p", "x", "--skip", "1"]):
+    missing = ["--body-file", str(tmp_path / "none")], ["--input", str(tmp_path / "none")]
+    for wrong in ([], ["-p", "x", "--body-file", str(body)], ["-p", "x", "--skip", "1"], *missing):
         mqadmin("sendMessage", "-t", "T", *wrong, script=one_broker, status=2)
 
 
