@@ -293,8 +293,8 @@ async def _listen(name: str, host: str, port: int, backlog: int) -> Sequence[tri
         return await open_listeners(host, port, backlog=backlog)
     except OSError as exc:
         if exc.errno == errno.EADDRINUSE:
-            reason = f"{host}:{port} is in use by another process; stop it or choose another port"
-            raise ConfigError(reason, key=port_key) from exc
+            remedy = f"stop it (ss -ltnp 'sport = :{port}') or choose another port"
+            raise ConfigError(f"{host}:{port} is in use by another process; {remedy}", key=port_key) from exc
         if exc.errno == errno.EACCES:
             raise ConfigError(f"{host}:{port} needs privileges; choose a port above 1023", key=port_key) from exc
         raise ConfigError(f"cannot listen on {host}:{port}: {exc.strerror or exc}", key=host_key) from exc
