@@ -26,6 +26,7 @@ from .files import store_error
 QUEUE_LIVE: int = lib.RP_QUEUE_LIVE
 QUEUE_DELETED: int = lib.RP_QUEUE_DELETED
 DELETED_WITH_MESSAGES = 3  # of rp_control_sum_topics
+QUEUES_MAX: int = lib.RP_CONTROL_QUEUES_MAX  # of a store
 TOPICS_PER_STEP, ENTRIES_PER_STEP = 500, 2_000  # of half a millisecond
 ENTRY = struct.Struct("@8xQQ8xIIII16x")  # max_offset, min_offset, topic, queue_id, watched, state of rp_queue
 assert ENTRY.size == ffi.sizeof("rp_queue")
@@ -133,6 +134,23 @@ class ControlBlock:
                 raise StoreError(f"no room for {what}: a store has at most {queues} queues and {topics} topics")
             raise fail(f"cannot add {what}")
         return entry
+
+    def add_queues(self, topic: bytes, count: int) -> None:
+        """Add the first `count` queues of a topic, or none of them.
+
+        Entries are not given back: those of a topic that was refused would take the room of all others.
+
+        Raises: StoreError (no room, or a name that cannot be a directory).
+        """
+        room = QUEUES_MAX - int(self.header.queue_count)
+        if count > room:
+            name = topic.decode("utf-8", "replace")
+            new = count - sum(1 for entry in self.entries_of(name) if entry.queue_id < count)
+            if new > room:
+                what = f"the queues of topic {name}, of which {new} are new"
+                raise StoreError(f"no room for {what}: a store has at most {QUEUES_MAX} queues")
+        for queue_id in range(count):
+            self.add_queue(topic, queue_id)
 
     def delete_queues(self, topic: str) -> None:
         """Mark the topic's queues as deleted: they cannot be read until they are added again. Manager only."""

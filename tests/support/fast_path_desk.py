@@ -38,8 +38,8 @@ class QueueLog:
     log: list[tuple[object, ...]] = attrs.field(factory=list)
     published_phy_offset: int = 0
 
-    def add_queue(self, topic: bytes, queue_id: int) -> None:
-        self.log.append((topic, queue_id))
+    def add_queues(self, topic: bytes, count: int) -> None:
+        self.log += [(topic, queue_id) for queue_id in range(count)]
 
     def delete_queues(self, topic: str) -> None:
         self.log.append(("delete", topic))

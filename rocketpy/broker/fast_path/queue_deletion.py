@@ -31,8 +31,8 @@ RECENT_MAX = 100
 class QueueTable(Protocol):
     """The part of the control block's queue entries that the manager writes."""
 
-    def add_queue(self, topic: bytes, queue_id: int) -> object:
-        """Add a queue to the control block. Raises: StoreError (no room, or a name that cannot be a directory)."""
+    def add_queues(self, topic: bytes, count: int) -> None:
+        """Add queues to the control block. Raises: StoreError (no room, or a name that cannot be a directory)."""
 
     @property
     def published_phy_offset(self) -> int:

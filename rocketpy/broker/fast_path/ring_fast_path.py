@@ -160,8 +160,7 @@ class RingFastPath:
         slow: bool = False,
     ) -> None:
         self._deletions.created(topic)
-        for queue_id in range(max(read_queue_nums, write_queue_nums)):
-            self._queues.add_queue(topic.encode(), queue_id)
+        self._queues.add_queues(topic.encode(), max(read_queue_nums, write_queue_nums))
         flags = multi_tag * lib.RP_TOPIC_MULTI_TAG | no_send * lib.RP_TOPIC_NO_SEND | slow * lib.RP_TOPIC_SLOW
         record = encode_topic(
             topic, flags=flags, perm=perm, read_queue_nums=read_queue_nums, write_queue_nums=write_queue_nums

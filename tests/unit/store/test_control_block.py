@@ -197,6 +197,22 @@ def test_a_full_block_says_what_it_holds(path: Path, counter: str) -> None:
     control.close()
 
 
+def test_a_topic_without_room_takes_none(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: Queues of a topic that was refused stayed, so that a broker with too large a defaultTopicQueueNums never
+    started again."""
+    monkeypatch.setattr(control_block, "QUEUES_MAX", 4)
+    control = ControlBlock(path, 1 << 30)
+    control.add_queues(b"T", 2)
+    with pytest.raises(StoreError, match="of topic T, of which 3 are new: a store has at most 4 queues"):
+        control.add_queues(b"T", 5)
+    with pytest.raises(StoreError, match="of topic U, of which 2147483647 are new"):
+        control.add_queues(b"U", 2**31 - 1)
+    assert control.header.queue_count == 2
+    control.add_queues(b"T", 4)
+    assert [entry.queue_id for entry in control.entries_of("T")] == [0, 1, 2, 3]
+    control.close()
+
+
 @pytest.mark.parametrize("step", [1, 7, 10_000])
 def test_the_ends_of_topics_are_those_of_their_queues(path: Path, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     monkeypatch.setattr(control_block, "ENTRIES_PER_STEP", step)
