@@ -28,6 +28,7 @@ from .. import replies
 from ..managers.client_channel import ClientChannelInfo
 from ..managers.table_followers import TABLE_VERSION, version_text
 from ..services import BrokerServices
+from .admin_topics import QUEUE_NUMS_MAX
 from .table import TableProcessor
 
 
@@ -55,6 +56,9 @@ class AdminGroupProcessor(TableProcessor):
         fault = group_fault(config.group_name)
         if fault is not None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, fault)
+        if not 0 <= config.retry_queue_nums <= QUEUE_NUMS_MAX:
+            remark = f"a retry topic has 0 to {QUEUE_NUMS_MAX} queues, not {config.retry_queue_nums}"
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
         self._services.groups.update(config)
         await self._services.groups.file.save()
         return RemotingCommand.response()

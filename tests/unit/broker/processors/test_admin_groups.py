@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import trio
 
 from tests.support.slow_path import NOW_MS, SlowPathRig, body_of
@@ -31,6 +32,15 @@ def test_update_list_and_delete(tmp_path: Path) -> None:
         assert '"G"' not in (tmp_path / "config" / "subscriptionGroup.json").read_text()
 
     trio.run(main)
+
+
+@pytest.mark.parametrize("queue_nums", [-1, 65_537, 2**31 - 1])
+def test_a_retry_topic_has_as_many_queues_as_any(tmp_path: Path, queue_nums: int) -> None:
+    """Fault: With a retryQueueNums of 2147483647 a member's heartbeat took all queues that a store can have."""
+    rig = SlowPathRig(tmp_path)
+    answer = trio.run(lambda: rig.ask(200, None, {"groupName": "G", "retryQueueNums": queue_nums}))
+    assert (answer.code, answer.remark) == (1, f"a retry topic has 0 to 65536 queues, not {queue_nums}")
+    assert rig.services.groups.select("G") is None
 
 
 def test_connections(tmp_path: Path) -> None:
