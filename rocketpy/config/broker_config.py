@@ -121,6 +121,7 @@ class BrokerConfig(FilterConfig):
         "defaultTopicQueueNums",
         "Most queues of a topic created by its first send. More let more consumers share it; each costs a small file.",
         at_least=1,
+        at_most=65_536,
     )
     auto_create_topic_enable: bool = setting(
         True,

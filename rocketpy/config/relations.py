@@ -17,6 +17,8 @@ from .replication_config import BrokerRole
 from .settings import BrokerSettings, NamesrvSettings, Note
 
 _DELAY = re.compile(r"[1-9][0-9]{0,8}[smhd]")
+NAMES_MAX = {"brokerName": 127, "brokerClusterName": 115}
+"""Topics are named after both, of the cluster with `_REPLY_TOPIC` behind it; a topic has 127 characters at most."""
 _LEVELS_MAX = 100  # log levels beyond it would not fit the reference's tables either
 
 
@@ -37,6 +39,12 @@ def check_broker(settings: BrokerSettings, lines: Mapping[str, int]) -> None:
     checker.check_store(settings)
     checker.check_selectors(settings)
     checker.check_rings(settings)
+
+
+def _is_numeric(address: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return bool(ipaddress.ip_address(address)) and "%" not in address
+    return False
 
 
 def check_namesrv(settings: NamesrvSettings, lines: Mapping[str, int]) -> None:
@@ -184,9 +192,20 @@ class _Checker:
 
     def check_identity(self, settings: BrokerSettings) -> None:
         broker = settings.broker
-        for key, name in (("brokerName", broker.broker_name), ("brokerClusterName", broker.broker_cluster_name)):
+        names = {"brokerName": broker.broker_name, "brokerClusterName": broker.broker_cluster_name}
+        for key, name in names.items():
             if not name or not re.fullmatch(r"[%|a-zA-Z0-9_.\-]+", name):
                 self._fail(key, f"{name!r} must be letters, digits, '.', '_', '-', '%' or '|'")
+            if len(name) > NAMES_MAX[key]:
+                self._fail(key, f"{len(name)} characters, at most {NAMES_MAX[key]} are allowed: topics have the name")
+        trace_topic = broker.msg_trace_topic_name
+        if broker.trace_topic_enable and not re.fullmatch(r"[%|a-zA-Z0-9_\-]{1,127}", trace_topic):
+            self._fail("msgTraceTopicName", f"{trace_topic!r} is no legal name of a topic")
+        if broker.broker_ip1 and not _is_numeric(broker.broker_ip1):
+            self._fail(
+                "brokerIP1",
+                f"{broker.broker_ip1!r} is no numeric address, which messages hold; advertisedAddresses may name hosts",
+            )
         if broker.broker_permission not in (0, 2, 4, 6):
             self._fail("brokerPermission", f"{broker.broker_permission} is none of 2 (write), 4 (read), 6 (both), 0")
 

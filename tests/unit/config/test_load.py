@@ -16,6 +16,7 @@ from rocketpy.config import (
     ring_count,
 )
 from rocketpy.errors import ConfigError
+from rocketpy.message.names import reply_topic, topic_fault
 
 ENVIRON = {"HOME": "/home/mq"}
 TWO_CORES = Machine(2, "host-a", lambda: "10.1.2.3")
@@ -204,6 +205,12 @@ def test_ha_port_is_forced_and_only_another_one_is_noted(load: Load) -> None:
         ("brokerPermission=3", 1, "is none of 2"),
         ("haTruncateDiverged=true", 1, "needs haSecretFile"),
         ("brokerName=a b", 1, "must be letters"),
+        ("brokerIP1=a.example.org", 1, "'a.example.org' is no numeric address"),
+        ("brokerIP1=fe80::1%eth0", 1, "is no numeric address"),
+        ("traceTopicEnable=true\nmsgTraceTopicName=", 2, "'' is no legal name of a topic"),
+        ("defaultTopicQueueNums=65537", 1, "from 1 to 65536"),
+        ("brokerName=" + 128 * "b", 1, "128 characters, at most 127 are allowed"),
+        ("brokerClusterName=" + 116 * "c", 1, "116 characters, at most 115 are allowed"),
         ("storePathCommitLog=/a,/b", 1, "several directories"),
         ("diskSpaceCleanForciblyRatio=95", 1, "must not exceed"),
         ("maxIndexNum=200000000", 1, "2 GiB"),
@@ -219,6 +226,14 @@ def test_a_mistake_names_file_line_and_key(load: Load, text: str, line: int | No
     assert message in str(caught.value)
     assert str(caught.value.file).endswith("broker.conf")
     assert caught.value.line == line
+
+
+def test_the_longest_names_have_topics(load: Load) -> None:
+    """Fault: A broker took a name of 128 characters by updateBrokerConfig, and could not start again."""
+    broker = load(f"brokerName={127 * 'b'}\nbrokerClusterName={115 * 'c'}").broker
+    for topic in (broker.broker_name, broker.broker_cluster_name, reply_topic(broker.broker_cluster_name)):
+        assert topic_fault(topic) is None
+    assert topic_fault(f"{broker.broker_name}b") and topic_fault(reply_topic(f"{broker.broker_cluster_name}c"))
 
 
 def test_a_mistake_on_the_command_line_blames_no_file(load: Load) -> None:
