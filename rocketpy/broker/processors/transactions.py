@@ -92,7 +92,16 @@ class TransactionProcessor(TableProcessor):
             record = self._record(decode_offset_message_id(message_id).phy_offset)
         except MessageInvalid as exc:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(exc)) from exc
-        if record is None or record.topic not in (TRANS_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC):
+        if record is None or not self._is_in_queue(record):
             remark = f"no half message, and no copy in {TRANS_CHECK_MAX_TIME_TOPIC}, has the id {message_id[:60]}"
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
         return record
+
+    def _is_in_queue(self, record: StoredRecord) -> bool:
+        """Return True if a queue of half messages, or of their copies, names the place: senders may write what looks
+        like such a record into a body."""
+        if record.topic not in (TRANS_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC):
+            return False
+        store = self._services.store
+        units = store.consume_queue_units(record.topic, record.queue_id, record.queue_offset, 1)
+        return bool(units) and units[0].phy_offset == record.phy_offset
