@@ -19,6 +19,7 @@ import trio
 
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import RequestRefused, TransportError
+from rocketpy.faults import printable
 from rocketpy.logs import LogLimit, and_more
 from rocketpy.message.names import reply_topic
 from rocketpy.message.properties import PROPERTIES_SIZE_MAX, PUSH_REPLY_TIME, REPLY_TO_CLIENT, WAIT, without_property
@@ -173,7 +174,8 @@ class ReplyProcessor(TableProcessor):
         else:
             if answer.code == ResponseCode.SUCCESS:
                 return None
-            self._warn("push", f"client {client_id} at {client.peer} refused a reply: {answer.code} {answer.remark}")
+            remark = printable(answer.remark or "")
+            self._warn("push", f"client {client_id} at {client.peer} refused a reply: {answer.code} {remark}")
         return f"push reply message to <{client_id}>fail."
 
     def _push_header(

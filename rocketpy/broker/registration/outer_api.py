@@ -23,6 +23,7 @@ import trio
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.config import BrokerConfig, BrokerSettings, parse_addresses
 from rocketpy.errors import RocketError
+from rocketpy.faults import printable
 from rocketpy.message.host import format_host
 from rocketpy.remoting.bodies.route import KVTable
 from rocketpy.remoting.bodies.topic import DataVersion, TopicConfig
@@ -355,7 +356,7 @@ class BrokerOuterApi:
         if answer.code != ResponseCode.SUCCESS:
             hint = _ACCOUNT_HINT if "AclException" in (answer.remark or "") else ""
             text = "name server %s refused %s: %s %s%s"
-            logger.warning(text, address, request.name, answer.name, answer.remark, hint)
+            logger.warning(text, address, request.name, answer.name, printable(answer.remark or ""), hint)
             return None
         return answer
 

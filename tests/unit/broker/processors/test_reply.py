@@ -120,6 +120,15 @@ def test_a_client_that_does_not_take_it(tmp_path: Path, answer: RemotingCommand 
     assert len(rig.fast_path.puts) == 1, "stored all the same, as in the reference"
 
 
+def test_the_log_line_about_a_refusal_is_bounded(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Fault: A client that refused a reply with a long remark wrote 256 KiB to the log each minute."""
+    rig = SlowPathRig(tmp_path)
+    waiting_client(rig).answer = RemotingCommand.response(1, "no\n<0>" + "x" * 200_000)
+    ask(rig)
+    (line,) = [record.getMessage() for record in caplog.records if "refused a reply" in record.getMessage()]
+    assert len(line) < 1000 and "1 no\\n<0>xxx" in line
+
+
 @pytest.mark.parametrize(
     ("changes", "code", "remark"),
     [

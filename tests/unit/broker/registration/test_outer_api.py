@@ -115,6 +115,14 @@ def test_a_broker_without_an_account_is_told_what_to_set(
     assert (hint in caplog.text) is is_by_account
 
 
+def test_the_log_line_about_a_refusal_is_bounded(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Fault: A name server that refused with a long remark wrote 16 MiB to the log at each registration."""
+    rig = SlowPathRig(tmp_path, namesrv_addr="10.0.0.1:9876")
+    rig.name_servers.answers["10.0.0.1:9876"] = RemotingCommand.response(ResponseCode.SYSTEM_ERROR, "no " * 100_000)
+    trio.run(rig.services.registrar.register)
+    assert "refused REGISTER_BROKER: SYSTEM_ERROR no no" in caplog.text and len(caplog.text) < 2000
+
+
 def test_without_name_servers_nothing_is_called(tmp_path: Path) -> None:
     rig = SlowPathRig(tmp_path)
     trio.run(rig.services.registrar.register)
