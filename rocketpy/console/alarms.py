@@ -98,6 +98,8 @@ class Alarms:
         if not 0 <= step_ms <= PAUSE_MS:
             self._silent_ms = {label: since_ms + step_ms for label, since_ms in self._silent_ms.items()}
             self._masterless_ms = {key: since_ms + step_ms for key, since_ms in self._masterless_ms.items()}
+        for alarm in self.active.values() if step_ms < 0 else ():
+            alarm.told_ms += step_ms  # or it would not be repeated until the clock has caught up
 
     def _notice(self, change: Change, alarm: Alarm, now_ms: float) -> Notice:
         link = self.settings.link and self.settings.link + alarm.condition.page

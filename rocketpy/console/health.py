@@ -45,8 +45,9 @@ class Gains:
             self._steps.append((now_ms, gain))
 
     def within(self, now_ms: float, span_ms: float) -> int:
-        """Return how much it has grown in the last `span_ms`."""
-        return sum(gain for at_ms, gain in self._steps if now_ms - at_ms <= span_ms)
+        """Return how much it has grown in the last `span_ms`. Steps far in the future are of a clock that was set back:
+        they would count until it has caught up."""
+        return sum(gain for at_ms, gain in self._steps if abs(now_ms - at_ms) <= span_ms)
 
 
 @attrs.define(eq=False)

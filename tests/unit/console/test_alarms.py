@@ -139,6 +139,17 @@ def test_only_the_time_in_which_the_console_looks_makes_a_broker_silent(jump_ms:
     assert changes(alarms.look(state, later_ms + 20_000)) == [("raised", "no_master", "C/a")]
 
 
+def test_a_clock_that_is_set_back_keeps_no_alarm_from_being_repeated() -> None:
+    """Fault: After the clock of the console was set back by hours, an alarm was not repeated for as long."""
+    state, alarms = with_groups("billing"), Alarms(SETTINGS)
+    begin_ms, later_ms = 600 * MINUTE_MS, 300 * MINUTE_MS
+    sample(state, "billing", begin_ms, 11)
+    assert changes(alarms.look(state, begin_ms)) == [("raised", "backlog", "billing")]
+    sample(state, "billing", later_ms, 11)
+    assert alarms.look(state, later_ms) == []
+    assert changes(alarms.look(state, later_ms + 10 * MINUTE_MS)) == [("repeated", "backlog", "billing")]
+
+
 def test_a_slave_that_does_not_answer_is_named_with_the_reason() -> None:
     pair = BrokerData(broker_addrs={0: "x:1", 1: "x:2"}, broker_name="a")
     info = ClusterInfo(broker_addr_table={"a": pair}, cluster_addr_table={"C": ["a"]})

@@ -21,6 +21,17 @@ def test_a_counter_begins_with_its_first_value_and_anew_with_a_smaller_one() -> 
     assert gains.within(2 * HOUR_MS, HOUR_MS) == 0
 
 
+def test_steps_of_a_clock_that_was_set_back_do_not_count_for_hours() -> None:
+    """Fault: After the clock of the console was set back by hours, old restarts of a worker raised an alarm for as
+    long."""
+    gains = Gains()
+    gains.add(10 * HOUR_MS, 1)
+    gains.add(10 * HOUR_MS + 1, 3)
+    assert gains.within(10 * HOUR_MS + 1, HOUR_MS) == 2
+    gains.add(5 * HOUR_MS, 3)
+    assert gains.within(5 * HOUR_MS, HOUR_MS) == 0
+
+
 def test_a_counter_that_is_not_told_stays() -> None:
     gains = Gains()
     gains.add(0, 5)
