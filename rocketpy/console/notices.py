@@ -18,8 +18,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import urlsplit
+
+import attrs
 
 from rocketpy import aio
 from rocketpy.errors import RocketError
@@ -34,6 +36,7 @@ logger = logging.getLogger(__name__)
 WAITING_MAX = 200
 PAUSES_S = (2.0, 10.0)  # before the second and the third try
 CUT_AGAIN_S = 0.5
+REPLIES_MAX = 1 << 20  # bytes, of all replies of a mail server
 STEPS_TIMEOUT = 2  # all steps of a delivery together may take this many times the timeout of one
 
 
@@ -183,15 +186,38 @@ def mail_of(mail: Mail, notice: Notice) -> EmailMessage:
     return message
 
 
+@attrs.define(eq=False)
+class _Replies:
+    """What smtplib reads replies from: it would keep the lines of an endless one."""
+
+    file: BinaryIO
+    size: int = attrs.field(init=False, default=0)
+
+    def readline(self, size: int) -> bytes:
+        line = self.file.readline(size)
+        self.size += len(line)
+        if self.size > REPLIES_MAX:
+            raise OSError(f"replies of more than {REPLIES_MAX} bytes")
+        return line
+
+    def close(self) -> None:
+        self.file.close()
+
+
 def _connected(mail: Mail, context: ssl.SSLContext, opening: Callable[[smtplib.SMTP], None]) -> smtplib.SMTP:
     """Connect and read the greeting. `opening` gets the object first, so that its socket can be shut down meanwhile."""
 
     class Plain(smtplib.SMTP):
-        """Tells that it begins to connect, which smtplib does in the constructor."""
+        """Tells that it begins to connect, which smtplib does in the constructor, and bounds replies."""
 
         def connect(self, *where: Any, **more: Any) -> tuple[int, bytes]:
             opening(self)
             return super().connect(*where, **more)
+
+        def getreply(self) -> tuple[int, bytes]:
+            if self.file is None and self.sock is not None:
+                self.file = _Replies(self.sock.makefile("rb"))
+            return super().getreply()
 
     class Tls(Plain, smtplib.SMTP_SSL):
         """Plain, by TLS."""

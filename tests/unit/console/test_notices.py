@@ -193,6 +193,25 @@ def test_a_greeting_that_drips_is_a_failure_within_its_time() -> None:
     assert 1 < len(greeted) < LINES
 
 
+def test_a_reply_without_an_end_is_a_failure_and_not_kept() -> None:
+    """Fault: A mail server whose greeting did not end filled the memory of the console for twice the timeout."""
+    sent: list[int] = []
+
+    class Flood(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            lines = b"220-" + 1000 * b"x" + b"\r\n"
+            with contextlib.suppress(OSError):
+                for _ in range(50_000):
+                    self.request.sendall(lines)
+                    sent.append(len(lines))
+
+    with serving(Flood) as port:
+        mail = Mail("127.0.0.1", port, "c@example.com", ("a@example.com",), "none", timeout_s=20)
+        with pytest.raises(NoticeFailed, match="replies of more than 1048576 bytes"):
+            send_mail(mail, NOTICE)
+    assert sum(sent) < 40 << 20, "what is in buffers of the kernel, and no more"
+
+
 def test_a_connection_that_is_made_after_the_time_is_cut_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fault: A server that was connected only after the time, for example at its third address, was never cut off."""
     monkeypatch.setattr(module, "CUT_AGAIN_S", 0.01)
