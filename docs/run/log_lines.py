@@ -63,6 +63,8 @@ discarded the transaction at offset | and no usable .bak
     [damaged files](backup-and-repair.md#damaged-files)
 paused for N s | this process was paused
     frozen, or short of CPU; look at the machine
+messageDelayLevel has N levels now
+    write the levels that it lacks at its end again, restart
 cannot start worker NAME: fork
     raise `ulimit -u`, pids.max, memory.max
 worker NAME ...; restarting | process NAME ...; restarting | worker NAME failed | process NAME failed

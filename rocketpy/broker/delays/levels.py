@@ -83,18 +83,20 @@ class DelayProgress:
         """Read the saved progress and limit it to the offsets that the queues have.
 
         The start has held a progress with a position to the log. Dispatch may still be behind it, so it is limited to
-        the messages that are in the log, dispatched or not: otherwise they would be delivered again.
+        the messages that are in the log, dispatched or not: otherwise they would be delivered again. Levels that
+        messageDelayLevel lacks now keep theirs.
 
         Raises: ConfigError.
         """
         self._marks = LogMarks.of(json_file.load_as(self.file.path, MarkedOffsets))
         self.loaded = self._marks.newest or LogMark()
         for level, offset in self.loaded.offset_table.items():
-            if 1 <= level <= self._level_max:
+            if level >= 1:
                 low, high = self.bounds(level)
                 if self.loaded.phy_offset >= 0:
                     high = max(high, self._store.log_end_of(SCHEDULE_TOPIC, level - 1) or 0)
-                self.offsets[level] = max(low, min(offset, high))
+                if level <= self._level_max or high:
+                    self.offsets[level] = max(low, min(offset, high))
 
     def follow_deliveries(self, last_delivery: Callable[[int], Delivery | None]) -> set[int]:
         """Continue after messages that a previous manager has delivered since the file was saved. Returns the levels

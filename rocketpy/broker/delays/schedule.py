@@ -62,6 +62,7 @@ from .levels import DelayLevels, DelayProgress
 logger = logging.getLogger(__name__)
 
 FIRST_LOOK_S = 1.0
+LEVELS_MAX = 100  # of any messageDelayLevel
 LOOK_INTERVAL_S = 0.1  # while messages wait
 REST_MAX_S = 1.0  # while none waits
 AFTER_ERROR_S = 10.0
@@ -150,6 +151,7 @@ class ScheduleService:
     async def run(self) -> None:
         """Deliver until cancelled."""
         await trio.sleep(FIRST_LOOK_S)
+        self._warn_of_missing_levels()
         if self._earlier is not None:
             await self._earlier.begin()
             await self._find_progress()
@@ -168,6 +170,19 @@ class ScheduleService:
                     await trio.sleep(LOOK_INTERVAL_S)
                 else:
                     await rest(self._rest_s())
+
+    def _warn_of_missing_levels(self) -> None:
+        """Tell the operator of messages that nothing delivers, because messageDelayLevel has become shorter."""
+        levels = range(self.levels.level_max + 1, LEVELS_MAX + 1)
+        waiting = {level: self._waiting(level) for level in levels if self._has_messages(level)}
+        if waiting:
+            logger.warning(
+                "messageDelayLevel has %d levels now: %d delayed messages of level %s are not delivered, and are "
+                "deleted with their log files; give it these levels again",
+                self.levels.level_max,
+                sum(waiting.values()),
+                ", ".join(map(str, waiting)),
+            )
 
     async def _find_progress(self) -> None:
         """Begin each level without progress after its last delivered message in the log."""
@@ -194,8 +209,11 @@ class ScheduleService:
             )
 
     def _has_messages(self, level: int) -> bool:
+        return self._waiting(level) > 0
+
+    def _waiting(self, level: int) -> int:
         low, high = self._bounds(level)
-        return max(self._progress.offsets.get(level, low), low) < high
+        return high - max(self._progress.offsets.get(level, low), low)
 
     def _rest_s(self) -> float:
         """Return the seconds in which no message becomes due if none waits: the shortest delay."""

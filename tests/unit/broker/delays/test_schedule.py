@@ -349,6 +349,25 @@ def test_the_operator_is_told_when_the_clock_goes_at_half_speed(
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
+def test_the_operator_is_told_of_messages_whose_level_is_gone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Fault: After messageDelayLevel was shortened, messages of the other levels waited unnoticed until their log files
+    were deleted."""
+    path = tmp_path / "config" / "delayOffset.json"
+    path.parent.mkdir()
+    path.write_text('{"offsetTable":{3:1}}')
+    rig = SlowPathRig(tmp_path, message_delay_level="1s 5s")
+    delayed(rig, NOW_MS, NOW_MS, NOW_MS)
+    rig.services.schedule.load()
+
+    async def main() -> None:
+        with trio.move_on_after(2):
+            await rig.services.schedule.run()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    assert "has 2 levels now: 2 delayed messages of level 3 are not delivered" in caplog.text
+    assert rig.services.schedule.document() == {"offsetTable": {LEVEL: 1}} and not rig.fast_path.puts
+
+
 def test_a_level_that_fails_rests_and_the_others_go_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     rig = SlowPathRig(tmp_path)
     delayed(rig, NOW_MS)
