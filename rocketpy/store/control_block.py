@@ -27,6 +27,7 @@ QUEUE_LIVE: int = lib.RP_QUEUE_LIVE
 QUEUE_DELETED: int = lib.RP_QUEUE_DELETED
 DELETED_WITH_MESSAGES = 3  # of rp_control_sum_topics
 QUEUES_MAX: int = lib.RP_CONTROL_QUEUES_MAX  # of a store
+_LATER = "a restart removes those of deleted topics, if neither messages nor offsets of groups are left"
 TOPICS_PER_STEP, ENTRIES_PER_STEP = 500, 2_000  # of half a millisecond
 ENTRY = struct.Struct("@8xQQ8xIIII16x")  # max_offset, min_offset, topic, queue_id, watched, state of rp_queue
 assert ENTRY.size == ffi.sizeof("rp_queue")
@@ -131,14 +132,16 @@ class ControlBlock:
             what, header = f"queue {queue_id} of topic {topic.decode('utf-8', 'replace')}", self.header
             queues, topics = lib.RP_CONTROL_QUEUES_MAX, lib.RP_CONTROL_TOPICS_MAX
             if header.queue_count >= queues or header.topic_count >= topics:
-                raise StoreError(f"no room for {what}: a store has at most {queues} queues and {topics} topics")
+                bounds = f"a store has at most {queues} queues and {topics} topics"
+                raise StoreError(f"no room for {what}: {bounds}; {_LATER}")
             raise fail(f"cannot add {what}")
         return entry
 
     def add_queues(self, topic: bytes, count: int) -> None:
         """Add the first `count` queues of a topic, or none of them.
 
-        Entries are not given back: those of a topic that was refused would take the room of all others.
+        Only a restart removes entries (recovery/control_entries.py): until then those of a topic that was refused would
+        take the room of all others.
 
         Raises: StoreError (no room, or a name that cannot be a directory).
         """
@@ -148,7 +151,7 @@ class ControlBlock:
             new = count - sum(1 for entry in self.entries_of(name) if entry.queue_id < count)
             if new > room:
                 what = f"the queues of topic {name}, of which {new} are new"
-                raise StoreError(f"no room for {what}: a store has at most {QUEUES_MAX} queues")
+                raise StoreError(f"no room for {what}: a store has at most {QUEUES_MAX} queues; {_LATER}")
         for queue_id in range(count):
             self.add_queue(topic, queue_id)
 

@@ -21,6 +21,7 @@ from ..files import DiskFiles, Files, StorePaths, file_name, numbered_files
 from ..formats.checkpoint import StoreCheckpoint, read_checkpoint, write_checkpoint
 from ..formats.consume_queue_ext import check_ext_files
 from ..formats.index_file import check_newest_index
+from .control_entries import give_back
 from .positions import Recovery, RecoveryKind, RecoveryReport
 from .store_lock import StoreLock
 
@@ -79,7 +80,7 @@ def open_store(
         _remove_leftovers(files, paths)
         _check_files(config, paths, files)  # before the block is created
         had_control, was_clean = files.info(paths.control) is not None, files.info(paths.abort) is None
-        control = ControlBlock(paths.control, config.mapped_file_size_commit_log)
+        control = _open_control(config, paths, files)
         is_same_boot, replicated = control.is_same_boot, int(control.header.replicated_phy_offset)
         if not is_same_boot:
             control.forget_clock()
@@ -120,6 +121,11 @@ def _check_files(config: MessageStoreConfig, paths: StorePaths, files: Files) ->
         check_ext_files(files, paths.consumequeue_ext, config.mapped_file_size_consume_queue_ext)
     if config.message_index_enable:
         check_newest_index(files, paths.index, config.max_hash_slot_num, config.max_index_num)
+
+
+def _open_control(config: MessageStoreConfig, paths: StorePaths, files: Files) -> ControlBlock:
+    give_back(paths, files, config.mapped_file_size_commit_log)
+    return ControlBlock(paths.control, config.mapped_file_size_commit_log)
 
 
 def _was_copied_in_use(control: ControlBlock, born_ns: int) -> bool:
