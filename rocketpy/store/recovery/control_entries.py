@@ -29,7 +29,8 @@ TOPICS_CROWDED: int = lib.RP_CONTROL_TOPICS_MAX // 4
 OFFSETS = Path("config/consumerOffset.json")
 OFFSETS_OF = re.compile(rb'"([^"@]+)@')  # {"topic@group": {"0": 17}}; Java leaves out the quotes of queue ids
 LEAST_SHARE = 4  # a fourth of all entries has to go: less is not worth a new block
-ENTRY = struct.Struct("@8xQQQI8xI16x")  # max_offset, min_offset, max_phy_offset, topic, state of rp_queue
+# Of rp_queue: max_offset, min_offset, max_phy_offset, topic, state, deleted_below
+ENTRY = struct.Struct("@8xQQQI8xI8xQ")
 assert ENTRY.size == ffi.sizeof("rp_queue")
 
 
@@ -75,16 +76,16 @@ def _is_crowded(files: Files, path: Path) -> bool:
 
 def _unused(block: ControlBlock, paths: StorePaths, files: Files) -> set[int]:
     """Return the indexes of deleted queues of which nothing else has anything."""
-    count, begin = int(block.header.queue_count), block.min_phy_offset
+    count, begin, log_end = int(block.header.queue_count), block.min_phy_offset, block.published_phy_offset
     found: set[int] = set()
     if count == 0:
         return found
     consumed = _consumed_topics(paths, files)
     in_use: dict[int, bool] = {}  # by topic
     entries = ffi.buffer(lib.rp_control_queue(block.block, 0), count * ENTRY.size)
-    for index, (max_offset, min_offset, end, topic, state) in enumerate(ENTRY.iter_unpack(entries)):
-        if state != QUEUE_DELETED or min_offset != max_offset or end > begin:
-            continue
+    for index, (max_offset, min_offset, end, topic, state, below) in enumerate(ENTRY.iter_unpack(entries)):
+        if state != QUEUE_DELETED or min_offset != max_offset or end > begin or below > log_end:
+            continue  # a slave may be about to receive records of a topic that its master has deleted
         if topic not in in_use:
             name = block.topic_of(lib.rp_control_queue(block.block, index))
             places = (directory / os.fsdecode(name) for directory in (paths.consumequeue, paths.consumequeue_ext))
