@@ -135,7 +135,7 @@ def test_a_request_waits_for_the_address_server() -> None:
     loops.run(main)
 
 
-@pytest.mark.parametrize(("is_looked_up", "reason"), [(False, "set NAMESRV_ADDR"), (True, "has not named any")])
+@pytest.mark.parametrize(("is_looked_up", "reason"), [(False, "or NAMESRV_ADDR"), (True, "has not named any")])
 def test_without_any_it_is_said_what_to_do(is_looked_up: bool, reason: str) -> None:
     async def main() -> None:
         name_servers = NameServers(Servers(), [], aio.Event() if is_looked_up else None)
