@@ -47,7 +47,7 @@ def _mount(line: str) -> Mount:
 
 
 def _has_no_journal(device: str, proc: Path, sys: Path) -> bool:
-    """The kernel lists the mode of the journal (data=) of those that have one."""
+    """The options of an ext4 with a journal name the mode of the journal (data=)."""
     name = os.path.basename(os.path.realpath(sys / "dev" / "block" / device))
     try:
         options = (proc / "fs" / "ext4" / name / "options").read_text().splitlines()

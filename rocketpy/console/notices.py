@@ -188,7 +188,7 @@ def mail_of(mail: Mail, notice: Notice) -> EmailMessage:
 
 @attrs.define(eq=False)
 class _Replies:
-    """What smtplib reads replies from: it would keep the lines of an endless one."""
+    """Replies of a mail server, of bounded size: smtplib keeps all lines of a reply until it ends."""
 
     file: BinaryIO
     size: int = attrs.field(init=False, default=0)

@@ -14,6 +14,8 @@ from rocketpy.store.recovery.lifecycle import close_store, open_store
 from tests.support.page_cache import cached_pages, is_in_memory
 from tests.support.store_writer import StoreWriter, small_config
 
+TRIES = 50
+
 
 def takes_nowait(file: Path) -> bool:
     """Return True if the file system says what is in memory."""
@@ -37,9 +39,16 @@ def test_units_come_with_those_around_them(tmp_path: Path) -> None:
         for _ in range(3_500):
             writer.put("T", 0, b"x")
     (file,) = (opened.paths.consumequeue / "T" / "0").iterdir()
-    cold.drop(opened.paths.consumequeue)
-    store = MessageStore(config, opened.control)
-    assert len(store.consume_queue_units("T", 0, 3_000, 1)) == 1
-    assert cached_pages(file) == set(range(8, 16)) or not takes_nowait(file)
-    store.close()
+
+    def read_cold() -> set[int]:
+        cold.drop(opened.paths.consumequeue)
+        store = MessageStore(config, opened.control)  # the kernel reads ahead of a descriptor that is used again
+        assert len(store.consume_queue_units("T", 0, 3_000, 1)) == 1
+        store.close()
+        return cached_pages(file)
+
+    # The kernel begins to read a page while it looks whether the page is in memory. If the disk is done by then, that
+    # page alone is read.
+    around = set(range(8, 16))
+    assert any(read_cold() == around for _ in range(TRIES)) or not takes_nowait(file)
     close_store(opened, clean=True)

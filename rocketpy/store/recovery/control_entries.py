@@ -75,7 +75,7 @@ def _is_crowded(files: Files, path: Path) -> bool:
 
 
 def _unused(block: ControlBlock, paths: StorePaths, files: Files) -> set[int]:
-    """Return the indexes of deleted queues of which nothing else has anything."""
+    """Return the indexes of deleted queues that have no records in the log, no files, and no offsets of groups."""
     count, begin, log_end = int(block.header.queue_count), block.min_phy_offset, block.published_phy_offset
     found: set[int] = set()
     if count == 0:
