@@ -19,7 +19,7 @@ from rocketpy.errors import StoreError
 from rocketpy.native.core import ffi, lib
 
 from ..control_block import QUEUE_DELETED, QUEUES_MAX, ControlBlock
-from ..files import Files, StorePaths
+from ..files import Files, StorePaths, translated
 
 logger = logging.getLogger(__name__)
 
@@ -50,14 +50,15 @@ def give_back(paths: StorePaths, files: Files, commitlog_file_size: int) -> int:
             new.sync()
         finally:
             new.close()
+        with translated(paths.control, "replace"):
+            os.replace(made, paths.control)
+        files.sync_directory(paths.root)
     except StoreError as exc:
         logger.info("cannot remove the entries of deleted queues from %s: %s", paths.control, exc)
         made.unlink(missing_ok=True)
         return 0
     finally:
         old.close()
-    os.replace(made, paths.control)
-    files.sync_directory(paths.root)
     logger.info("removed the entries of %d deleted queues from %s", len(gone), paths.control)
     return len(gone)
 
