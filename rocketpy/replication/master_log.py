@@ -16,6 +16,7 @@ import attrs
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.config import parse_addresses, properties
 from rocketpy.errors import RocketError
+from rocketpy.faults import printable
 from rocketpy.message.host import PORT_MAX, format_host
 from rocketpy.message.numbers import LONG_MAX, int_or, parse_integer
 from rocketpy.remoting.bodies.route import KVTable
@@ -145,7 +146,8 @@ def _ha_address(config: Mapping[str, str]) -> str | None:
 
 def _body(answer: RemotingCommand, code: RequestCode) -> bytes:
     if answer.code != ResponseCode.SUCCESS:
-        raise MasterUnusable(f"code {answer.code} for {code.name}: {answer.remark}")
+        remark = printable(answer.remark or "")
+        raise MasterUnusable(f"code {answer.code} for {code.name}: {remark}")
     return answer.body or b""
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import trio
 
 from rocketpy.broker.managers.table_followers import TABLE_VERSION
+from rocketpy.codes import ResponseCode
 from rocketpy.config import BrokerRole
 from rocketpy.errors import ConnectFailed
 from rocketpy.remoting.command import RemotingCommand
@@ -36,6 +37,7 @@ class Pair:
         self.followed = MASTER
         self.copy.followed = lambda: self.followed
         self.answer: bytes | None = None  # to every request, instead of the master's
+        self.refusal: str | None = None  # the remark of a refusal of every request
         self.is_old = False  # the master is of the reference: it tells no log position
         self.runtime: bytes | None = None  # its answer to GET_BROKER_RUNTIME_INFO
         self.after_answer: Callable[[], None] = lambda: None
@@ -56,6 +58,8 @@ class Pair:
             answer = RemotingCommand.response(body=self.runtime)
         if self.answer is not None:
             answer = RemotingCommand.response(body=self.answer)
+        if self.refusal is not None:
+            answer = RemotingCommand.response(ResponseCode.SYSTEM_ERROR, self.refusal)
         self.after_answer()
         return RemotingCommand.decode(answer.encode())
 

@@ -21,6 +21,7 @@ class FakeMaster:
     def __init__(self, file_size: int, begin: int = 0, log: bytes = b"") -> None:
         self.file_size, self.begin, self.log = file_size, begin, log
         self.code = 0  # of answers
+        self.remark = "refused"  # of answers with a code
         self.numbers: tuple[str, str, str] | None = None  # size of files, begin, end: instead of the true ones
         self.version: bytes | None = None  # body of the answer to GET_REPLICATION_VERSION; None: not supported
         self.more = ""  # lines of its configuration
@@ -101,7 +102,7 @@ class FakeMaster:
     def _answer(self, request: RemotingCommand) -> RemotingCommand:
         self.requests.append(request)
         if self.code:
-            return RemotingCommand.response(self.code, "refused").answering(request)
+            return RemotingCommand.response(self.code, self.remark).answering(request)
         if request.code not in (26, 28):
             code, remark = (3, "not supported") if self.version is None else (0, None)
             return RemotingCommand.response(code, remark, body=self.version).answering(request)

@@ -28,6 +28,7 @@ import trio
 
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import RocketError
+from rocketpy.faults import printable
 from rocketpy.logs import LogLimit, and_more
 from rocketpy.message.names import TRANS_GROUP
 from rocketpy.message.numbers import long_or
@@ -286,7 +287,8 @@ class SlaveSynchronize:
 
     async def _parsed(self, master: str, answer: RemotingCommand, code: RequestCode, kind: type[_B], table: str) -> _B:
         if answer.code != ResponseCode.SUCCESS:
-            raise RocketError(f"{code.name}: code {answer.code}, {answer.remark}")
+            remark = printable(answer.remark or "")
+            raise RocketError(f"{code.name}: code {answer.code}, {remark}")
         body = answer.body or b""
         if len(body) <= AT_ONCE_BYTES_MAX:
             found = _read(kind, body, table)

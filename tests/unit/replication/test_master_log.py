@@ -50,6 +50,15 @@ def test_a_refusal_is_told() -> None:
             ask_master(master.address, 5.0)
 
 
+def test_a_long_refusal_is_cut() -> None:
+    """Fault: A master that refused with a long remark wrote all of it to the log of a slave, with line ends."""
+    with FakeMaster(1000) as master:
+        master.code, master.remark = 16, "no\n<0>" + "x" * 10_000
+        with pytest.raises(MasterUnusable, match=r"GET_BROKER_CONFIG: no\\n<0>xxx") as refused:
+            ask_master(master.address, 5.0)
+        assert len(str(refused.value)) < 1000
+
+
 @pytest.mark.parametrize(
     ("begin", "end", "file_size"),
     [

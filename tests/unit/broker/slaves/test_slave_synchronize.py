@@ -303,6 +303,14 @@ def test_a_master_that_does_not_answer_changes_nothing(pair: Pair, caplog: pytes
     assert caplog.text.count("cannot copy a table of the master") == 1
 
 
+def test_the_log_line_about_a_refusal_is_bounded(pair: Pair, caplog: pytest.LogCaptureFixture) -> None:
+    """Fault: A master that refused a table with a long remark wrote all of it to the log of its slave."""
+    pair.refusal = "no\n<0>" + "x" * 10_000
+    pair.run()
+    (line,) = [record.getMessage() for record in caplog.records if "cannot copy a table" in record.getMessage()]
+    assert len(line) < 1000 and "GET_ALL_TOPIC_CONFIG: code 1, no\\n<0>xxx" in line
+
+
 def test_a_topic_that_has_no_room_here_is_left_out(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     pair.master.services.topics.update(TopicConfig(topic_name="T"))
     pair.master.services.topics.update(TopicConfig(topic_name="U"))
