@@ -5,6 +5,9 @@
 Every change is on the disk before it is visible and before it is answered; a change that cannot be written does not
 happen. (The reference changes its memory first and only logs a failure to write.)
 
+Each change writes the whole table, so its size has a bound: a change that would exceed it is refused. A file that is
+already larger is served, and its table may shrink.
+
 Source: RocketMQ 4.9 `KVConfigManager`, `KVConfigSerializeWrapper`.
 """
 
@@ -19,8 +22,12 @@ import trio
 
 from rocketpy.atomic_file import read_with_backup, write_atomically
 from rocketpy.errors import ConfigError
+from rocketpy.remoting.limits import require
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"  # namespace: topic -> "brokerA:4;brokerB:4"
+
+ENTRIES_MAX = 100_000  # keys and namespaces; an empty namespace counts, since it stays
+BYTES_MAX = 8 * 1024 * 1024  # of the file: the largest namespace fits the frame of an answer
 
 Table = dict[str, dict[str, str]]
 
@@ -73,7 +80,12 @@ class KVConfigManager:
         return self._table
 
     async def put(self, namespace: str, key: str, value: str) -> None:
-        """Set a key. Raises OSError: nothing was changed."""
+        """Set a key.
+
+        Raises: nothing was changed then.
+            RequestRefused: the table would be too large.
+            OSError: it cannot be written.
+        """
         async with self._writing:
             await self._replace(self._table | {namespace: self._table.get(namespace, {}) | {key: value}})
 
@@ -87,10 +99,28 @@ class KVConfigManager:
 
     async def _replace(self, table: Table) -> None:
         def write() -> None:  # encoding in a thread alternates with the loop
-            write_atomically(self._path, encode_table(table))
+            data = encode_table(table)
+            require(_size_fault(self._table, table, len(data)))
+            write_atomically(self._path, data)
 
         await trio.to_thread.run_sync(write)
         self._table = table
+
+
+def _size_fault(old: Table, new: Table, size: int) -> str | None:
+    """Return why `new`, `size` bytes as a file, may not follow `old`; None: it may."""
+    entries = _entry_count(new)
+    if entries > max(ENTRIES_MAX, _entry_count(old)):
+        found, bound = f"{entries} namespaces and keys", ENTRIES_MAX
+    elif size > BYTES_MAX and size > len(encode_table(old)):
+        found, bound = f"{size} bytes", BYTES_MAX
+    else:
+        return None
+    return f"the key-value table would have {found}, at most {bound} are allowed; delete keys with deleteKvConfig"
+
+
+def _entry_count(table: Table) -> int:
+    return len(table) + sum(len(values) for values in table.values())
 
 
 def encode_table(table: Mapping[str, Mapping[str, str]]) -> bytes:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from rocketpy.errors import ConfigError
+from rocketpy.errors import ConfigError, RequestRefused
 from rocketpy.namesrv import kv_config
 from rocketpy.namesrv.kv_config import KVConfigManager
 
@@ -58,6 +58,49 @@ def test_what_cannot_be_written_does_not_happen(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(OSError, match="No space"):
         trio.run(kv.put, "N", "k", "new")
     assert kv.value("N", "k") == "old"
+
+
+@pytest.mark.parametrize(
+    ("entries_max", "bytes_max", "change", "reason"),
+    [
+        (3, 1000, ("N", "k3", ""), "4 namespaces and keys, at most 3"),
+        (4, 1000, ("M", "k", ""), "5 namespaces and keys, at most 4"),
+        (9, 100, ("N", "k2", "x" * 60), "bytes, at most 100"),
+    ],
+)
+def test_a_full_table(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    entries_max: int,
+    bytes_max: int,
+    change: tuple[str, str, str],
+    reason: str,
+) -> None:
+    """Fault: The table of a name server had no bound in number or bytes."""
+    monkeypatch.setattr(kv_config, "BYTES_MAX", bytes_max)
+    monkeypatch.setattr(kv_config, "ENTRIES_MAX", entries_max)
+    kv = KVConfigManager(tmp_path / "kv.json", {"N": {"k1": "v", "k2": "v"}})
+    if change[0] == "M":
+        trio.run(kv.delete, "N", "k1")
+        trio.run(kv.put, "L", "k", "")
+        trio.run(kv.delete, "L", "k")  # the namespace stays
+    before = dict(kv.table)
+    with pytest.raises(RequestRefused, match=f"{reason} are allowed; delete keys with deleteKvConfig"):
+        trio.run(kv.put, *change)
+    assert kv.table == before
+    trio.run(kv.put, "N", "k2", "w")
+    assert kv.value("N", "k2") == "w"
+
+
+def test_a_table_that_is_too_large_may_shrink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kv_config, "BYTES_MAX", 20)
+    monkeypatch.setattr(kv_config, "ENTRIES_MAX", 1)
+    kv = KVConfigManager(tmp_path / "kv.json", {"N": {"k1": "long", "k2": "long", "k3": "long"}})
+    with pytest.raises(RequestRefused):
+        trio.run(kv.put, "N", "k1", "longer")
+    trio.run(kv.put, "N", "k1", "abc")
+    trio.run(kv.delete, "N", "k2")
+    assert kv.namespace("N") == {"k1": "abc", "k3": "long"}
 
 
 def test_the_file_of_the_reference(tmp_path: Path) -> None:
