@@ -7,7 +7,6 @@ subscription, without and with filter bits?
 from __future__ import annotations
 
 import os
-import statistics
 import time
 from collections import defaultdict
 from collections.abc import Mapping
@@ -150,10 +149,6 @@ def run_turn(target: str, settings: Mapping[str, str], messages: int, seconds: f
     return found
 
 
-def median(runs: list[Figures], field: str) -> float:
-    return statistics.median(float(getattr(run, field)) for run in runs)
-
-
 def verdict(question: str, metric: str, ours: float, ratio: float) -> tuple[str, str]:
     """Return the bar of a metric, and `holds` or `missed`; empty texts: it has no bar."""
     if question == "tag" and metric == "units_per_core_s":
@@ -170,7 +165,7 @@ def rows(found: Mapping[tuple[str, str], list[Figures]]) -> list[tuple[str, ...]
         for field in attrs.fields(Figures):
             if field.name == "errors":
                 continue
-            ours, java = (median(found[target, question.name], field.name) for target in TARGETS)
+            ours, java = (report.median_of(found[target, question.name], field.name) for target in TARGETS)
             ratio = ours / max(java, 1e-9)
             bar = verdict(question.name, field.name, ours, ratio)
             table.append((question.name, field.name, report.number(ours), report.number(java), f"{ratio:.2f}", *bar))

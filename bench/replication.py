@@ -163,10 +163,6 @@ def cost_percent(alone: list[Figures], followed: Figures) -> float:
     return round((1 - followed.per_free_cpu_s / without) * 100, 1)
 
 
-def median(runs: list[Figures], field: str) -> float:
-    return statistics.median(float(getattr(run, field)) for run in runs)
-
-
 def verdict(scenario: str, metric: str, ratio: float) -> tuple[str, str]:
     """Return the bar of a metric, and `holds` or `missed`; empty texts: it has no bar."""
     if scenario.startswith("SYNC") and metric == "messages_per_s":
@@ -183,7 +179,7 @@ def rows(found: Mapping[tuple[str, str], list[Figures]]) -> list[tuple[str, ...]
         for field in attrs.fields(Figures):
             if field.name == "errors":
                 continue
-            ours, java = (median(found[target, scenario], field.name) for target in TARGETS)
+            ours, java = (report.median_of(found[target, scenario], field.name) for target in TARGETS)
             ratio = ours / max(java, 1e-9)
             bar = verdict(scenario, field.name, ratio)
             table.append((scenario, field.name, report.number(ours), report.number(java), f"{ratio:.2f}", *bar))

@@ -77,6 +77,11 @@ def median(measurements: Sequence[Measurement], scenario: str, metric: str, targ
     return statistics.median(values) if values else None
 
 
+def median_of(runs: Sequence[object], field: str) -> float:
+    """Return the median of a field of several runs."""
+    return statistics.median(float(getattr(run, field)) for run in runs)
+
+
 def errors_of(measurements: Sequence[Measurement], scenario: str) -> str:
     """List the error replies of all turns, as `target code:count`; `short`: a pull got fewer messages than it could."""
     return ", ".join(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import statistics
 import threading
 import time
 from collections import defaultdict
@@ -126,16 +125,12 @@ def idle_percent(broker: Broker, seconds: float = 20.0) -> float:
     return round((broker.cpu_s() - before_s) / seconds * 100, 2)
 
 
-def median(runs: list[Figures], field: str) -> float:
-    return statistics.median(float(getattr(run, field)) for run in runs)
-
-
 def rows(found: dict[tuple[str, int], list[Figures]]) -> list[tuple[str, ...]]:
     table: list[tuple[str, ...]] = []
     for in_flight in IN_FLIGHT:
         ours, java = found["rocketpy", in_flight], found["java", in_flight]
         for metric in ("per_s", "p50_ms", "p99_ms", "cpu_us", "driver_percent"):
-            values = median(ours, metric), median(java, metric)
+            values = report.median_of(ours, metric), report.median_of(java, metric)
             bar = f"at least {RATIO_BAR:g}" if metric == "per_s" and in_flight == 1 else ""
             ratio = values[0] / max(values[1], 1e-9)
             holds = "" if not bar else "holds" if ratio >= RATIO_BAR else "missed"
