@@ -6,10 +6,12 @@ Short: functions that commands share, which could otherwise not import each othe
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
+
+from rocketpy.errors import ConfigError
 
 STORE_VARIABLE = "ROCKETPY_STORE_PATH_ROOT_DIR"  # that of storePathRootDir; its module would bring all properties along
 
@@ -25,12 +27,20 @@ def data_directory() -> Path:
     return Path(data) if data else Path.home() / ".local" / "share"
 
 
-def pairs(settings: Sequence[str]) -> dict[str, str]:
-    """Return the values of --set KEY=VALUE by key."""
+def pairs(settings: Iterable[str]) -> dict[str, str]:
+    """Return the values of --set KEY=VALUE by key. Raises click.UsageError."""
+    try:
+        return key_values(settings, "--set")
+    except ConfigError as exc:
+        raise click.UsageError(str(exc)) from None
+
+
+def key_values(given: Iterable[str], option: str) -> dict[str, str]:
+    """Return the values of an option that takes KEY=VALUE, by key. Raises ConfigError."""
     found: dict[str, str] = {}
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        if not equals or not key.strip():
-            raise click.BadParameter(f"{setting!r} is not KEY=VALUE", param_hint="--set")
-        found[key.strip()] = value.strip()
+    for one in given:
+        key, equals, value = (part.strip() for part in one.partition("="))
+        if not equals or not key:
+            raise ConfigError(f'"{one}" is not KEY=VALUE', key=option)
+        found[key] = value
     return found

@@ -12,17 +12,9 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
-from rocketpy.cli.pipeline.frame import (
-    INLINE,
-    MASTER,
-    OPTIONS,
-    is_of_spark,
-    job_progress,
-    job_session,
-    key_values,
-    status_of,
-)
+from rocketpy.cli.pipeline.frame import INLINE, MASTER, OPTIONS, is_of_spark, job_progress, job_session, status_of
 from rocketpy.cli.pipeline.stopping import Stop, stopped_by_signals
+from rocketpy.cli.settings import key_values
 from rocketpy.errors import ConfigError, RocketError
 
 if TYPE_CHECKING:

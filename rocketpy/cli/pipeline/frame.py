@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rocketpy.admin.output import echo
+from rocketpy.cli.settings import key_values
 from rocketpy.errors import ConfigError, RocketError
 
 if TYPE_CHECKING:
@@ -37,17 +38,6 @@ AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def connection_options(given: Iterable[str]) -> dict[str, str]:
     """Return the pairs of `--option`. Raises ConfigError."""
     return key_values(given, "--option")
-
-
-def key_values(given: Iterable[str], option: str) -> dict[str, str]:
-    """Return the values of an option that takes KEY=VALUE. Raises ConfigError."""
-    options = {}
-    for one in given:
-        key, equals, value = one.partition("=")
-        if not equals:
-            raise ConfigError(f'"{one}" is not KEY=VALUE', key=option)
-        options[key] = value
-    return options
 
 
 @contextmanager
