@@ -100,11 +100,13 @@ class TopicRequests(AdminCore):
         await each(masters, lambda address: self.ask(address, RequestCode.DELETE_TOPIC_IN_BROKER, header))
         await self.each_name_server(RequestCode.DELETE_TOPIC_IN_NAMESRV, DeleteTopicInNamesrvRequestHeader(topic=topic))
 
-    async def topic_stats(self, topic: str) -> dict[MessageQueue, TopicOffset]:
-        """Offsets of every queue, of all brokers that have the topic."""
+    async def topic_stats(self, topic: str, *, address: str | None = None) -> dict[MessageQueue, TopicOffset]:
+        """Offsets of every queue, of all brokers that have the topic, or of one."""
         merged: dict[MessageQueue, TopicOffset] = {}
-        for address in (await self.masters_of_topic(topic)).values():
-            response = await self.ask(address, RequestCode.GET_TOPIC_STATS_INFO, TopicStatsRequestHeader(topic=topic))
+        for each_address in [address] if address else (await self.masters_of_topic(topic)).values():
+            response = await self.ask(
+                each_address, RequestCode.GET_TOPIC_STATS_INFO, TopicStatsRequestHeader(topic=topic)
+            )
             merged |= (await read_answer(TopicStatsTable, response.body)).offset_table
         return merged
 

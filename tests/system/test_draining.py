@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,8 @@ import pytest
 
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
-from rocketpy.client import START_FIRST, Message, ProducerOptions, PullOptions
-from rocketpy.client.sync import Producer, PullConsumer
+from rocketpy.client import START_FIRST, Message, ProducerOptions, PullOptions, PushOptions
+from rocketpy.client.sync import Producer, PullConsumer, PushConsumer
 from rocketpy.message.message_queue import MessageQueue
 from tests.support import preloaded
 from tests.support.broker import RunningBroker, running_broker
@@ -63,6 +64,25 @@ def test_a_broker_is_drained(tmp_path: Path) -> None:
         assert broker.stop() == 0
         broker.start()
         assert (perms(broker, "T"), perms(broker, "New")) == ([6], [6])
+
+
+def test_an_online_group_without_an_offset(tmp_path: Path) -> None:
+    """Fault: A broker was reported as drained while an online group had not committed its first offset."""
+    drain = ("drainBroker", "-b", "broker-a", "--wait", "--route-seconds", "0", "--wait-seconds")
+    is_free = threading.Event()
+    with running_broker(store=tmp_path / "store") as broker:
+        with Producer("p", ProducerOptions(name_servers=broker.namesrv)) as producer:
+            producer.send(Message("T", b"0"))
+
+        def handle(message: object) -> None:
+            is_free.wait(60)
+
+        options = PushOptions(name_servers=broker.namesrv, start=START_FIRST)
+        with PushConsumer("g", {"T": "*"}, handle, options=options):
+            rows = mqadmin(broker, *drain, "5", status=3)
+            assert {"group": "g", "members": 1, "unread": 1} in rows
+            is_free.set()
+            assert mqadmin(broker, *drain, "60")[-1]["drained"] is True
 
 
 def drain_queues_that_are_only_read(broker: AnyBroker) -> None:

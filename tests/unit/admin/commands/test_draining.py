@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.abc import Channel
-from rocketpy.remoting.bodies.client import Connection, ConsumerConnection
+from rocketpy.remoting.bodies.client import Connection, ConsumerConnection, ConsumeType, MessageModel, SubscriptionData
+from rocketpy.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rocketpy.remoting.bodies.offset import ConsumeStats, ConsumeStatsList, OffsetWrapper
-from rocketpy.remoting.bodies.topic import TopicConfig, TopicConfigSerializeWrapper
+from rocketpy.remoting.bodies.topic import TopicConfig, TopicConfigSerializeWrapper, TopicOffset, TopicStatsTable
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.headers.admin import GetConsumerConnectionListRequestHeader, GetConsumeStatsRequestHeader
+from rocketpy.remoting.headers.admin import (
+    GetConsumerConnectionListRequestHeader,
+    GetConsumeStatsRequestHeader,
+    TopicStatsRequestHeader,
+)
 from rocketpy.remoting.headers.namesrv import WipeWritePermOfBrokerResponseHeader
 from tests.support.admin import Mqadmin
 from tests.support.cluster import FakeCluster
@@ -35,6 +42,7 @@ class Draining:
         broker.answers[RequestCode.GET_BROKER_CONSUME_STATS] = self.stats
         broker.answers[RequestCode.GET_CONSUMER_CONNECTION_LIST] = self.members
         broker.answers[RequestCode.GET_ALL_TOPIC_CONFIG] = self.configs
+        broker.answers[RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG] = self.groups
         cluster.name_server.answers[RequestCode.WIPE_WRITE_PERM_OF_BROKER] = self.wipe
 
     def wipe(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
@@ -53,6 +61,10 @@ class Draining:
     def configs(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         configs = {"T": TopicConfig(topic_name="T", read_queue_nums=1, write_queue_nums=1)}
         return RemotingCommand.response(body=TopicConfigSerializeWrapper(topic_config_table=configs).encode())
+
+    def groups(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        table = {group: SubscriptionGroupConfig(group_name=group) for group in ("g", "h", "gone")}
+        return RemotingCommand.response(body=SubscriptionGroupWrapper(subscription_group_table=table).encode())
 
     def members(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         if GetConsumerConnectionListRequestHeader.of(request).consumer_group not in self.online:
@@ -83,6 +95,46 @@ class ReadOnlyQueue(Draining):
             MessageQueue("T", "broker-a", 1): OffsetWrapper(broker_offset=5, consumer_offset=5 - self.unread),
         }
         return RemotingCommand.response(body=ConsumeStats(offset_table=table).encode())
+
+
+class WithoutOffset(Draining):
+    """A broker with 40 messages of T, and online groups that commit their first offset before look `commits_at`."""
+
+    def __init__(
+        self,
+        *groups: str,
+        consume_type: ConsumeType = ConsumeType.CONSUME_PASSIVELY,
+        model: MessageModel = MessageModel.CLUSTERING,
+        topic: str = "T",
+        perm: int = 4,
+        commits_at: int = 1000,
+    ) -> None:
+        super().__init__(*[{}] * (commits_at - 1), dict.fromkeys(groups, 0), online=frozenset(groups))
+        self.joined = ConsumerConnection(
+            connection_set=[Connection(client_id="c"), Connection(client_id="d")],
+            consume_type=consume_type,
+            message_model=model,
+            subscription_table={name: SubscriptionData(topic=name) for name in (topic, "elsewhere")},
+        )
+        self.perm = perm
+
+    def __call__(self, cluster: FakeCluster) -> None:
+        super().__call__(cluster)
+        cluster.brokers["broker-a"].answers[RequestCode.GET_TOPIC_STATS_INFO] = self.topic_stats
+
+    def configs(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        configs = {"T": TopicConfig(topic_name="T", perm=self.perm), "Empty": TopicConfig(topic_name="Empty")}
+        return RemotingCommand.response(body=TopicConfigSerializeWrapper(topic_config_table=configs).encode())
+
+    def topic_stats(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        is_empty = TopicStatsRequestHeader.of(request).topic == "Empty"
+        offset = TopicOffset(min_offset=60, max_offset=60 if is_empty else 100)
+        return RemotingCommand.response(body=TopicStatsTable(offset_table={QUEUE: offset}).encode())
+
+    def members(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        if GetConsumerConnectionListRequestHeader.of(request).consumer_group not in self.online:
+            return no(ResponseCode.CONSUMER_NOT_ONLINE)
+        return RemotingCommand.response(body=self.joined.encode())
 
 
 def rows(lines: list[str]) -> list[dict[str, object]]:
@@ -120,6 +172,37 @@ def test_queues_that_are_only_read_are_drained_too(mqadmin: Mqadmin) -> None:
     assert unread == {"group": "g", "members": 1, "unread": 5}
     assert done == {"broker_name": "broker-a", "drained": False, "unread": 5}
     assert rows(mqadmin(*DRAIN, script=ReadOnlyQueue(0)))[-1]["drained"] is True
+
+
+def test_an_online_group_without_an_offset_has_read_nothing(mqadmin: Mqadmin) -> None:
+    """Fault: A broker was reported as drained while an online group had not committed its first offset."""
+    _, unread, done = rows(mqadmin(*DRAIN, "--online-only", script=WithoutOffset("g"), status=3))
+    assert unread == {"group": "g", "members": 2, "unread": 40}
+    assert done == {"broker_name": "broker-a", "drained": False, "unread": 40}
+    assert rows(mqadmin(*DRAIN, script=WithoutOffset("g", commits_at=30)))[-1]["drained"] is True
+
+
+@pytest.mark.parametrize(
+    ("consume_type", "model"),
+    [
+        (ConsumeType.CONSUME_ACTIVELY, MessageModel.CLUSTERING),
+        (ConsumeType.CONSUME_PASSIVELY, MessageModel.BROADCASTING),
+        (None, None),
+    ],
+)
+def test_groups_that_may_keep_their_offsets_themselves_are_named(
+    mqadmin: Mqadmin, consume_type: ConsumeType, model: MessageModel
+) -> None:
+    done = rows(mqadmin(*DRAIN, script=WithoutOffset("g", "h", consume_type=consume_type, model=model)))[-1]
+    assert done == {"broker_name": "broker-a", "drained": True, "unread": 0}
+    assert "groups without an offset on broker-a may not have read all: g, h\n" in mqadmin.error
+
+
+@pytest.mark.parametrize("quiet", [WithoutOffset("g", topic="Empty"), WithoutOffset("g", perm=2), WithoutOffset()])
+def test_topics_that_have_nothing_for_a_group(mqadmin: Mqadmin, quiet: WithoutOffset) -> None:
+    """Topics without messages or permission to read; and groups that are not online."""
+    assert rows(mqadmin(*DRAIN, script=quiet))[-1]["drained"] is True
+    assert "may not have read" not in mqadmin.error
 
 
 def test_groups_without_members_may_be_left_out(mqadmin: Mqadmin) -> None:
