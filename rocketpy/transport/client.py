@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 from rocketpy import aio
-from rocketpy.errors import ConnectFailed, TransportError
+from rocketpy.errors import ConnectFailed, ConnectionLost, TransportError
 from rocketpy.remoting.abc import Processor
 from rocketpy.remoting.answers import RequestTable
 from rocketpy.remoting.command import RemotingCommand
@@ -22,6 +22,8 @@ from .limits import ChannelLimits
 
 logger = logging.getLogger(__name__)
 
+PLAIN_HINT = "if the server requires TLS, use TLS (mqadmin: --tls, clients: TlsOptions, brokers: useTLS)"
+"""Ends the error of the first request on a connection without TLS: a server that enforces TLS closes it silently."""
 CONNECT_TIMEOUT_S = 3.0
 SILENCE_S = 8.0
 """A connection on which a request was not answered in time, and nothing else came for so long, is taken for dead: TCP
@@ -118,7 +120,12 @@ class RemotingClient:
         self, address: str, request: RemotingCommand, timeout_s: float, about: object
     ) -> RemotingCommand:
         channel, left_s = await self._within(address, timeout_s, about)
-        return await channel.invoke(request, left_s, about)
+        try:
+            return await channel.invoke(request, left_s, about)
+        except ConnectionLost as exc:
+            if self._connector is not connect:
+                raise
+            raise ConnectionLost(f"{exc}; {PLAIN_HINT}") from exc
 
     async def invoke_all(
         self, address: str, requests: Sequence[RemotingCommand], timeout_s: float
