@@ -239,6 +239,9 @@ class BrokerOuterApi:
                 is_news = self.member is not None and self.member() != server.registered_as
                 if table.is_wanted or is_news or await self._is_different(server, table.version):
                     await self._register_with(server, await table.parts())
+                if server.is_silent and server.waiting is not None:
+                    server.idle.set()  # nobody waits for one that did not answer, and it goes on
+                    server.idle = trio.Event()
         finally:
             server.idle.set()
 

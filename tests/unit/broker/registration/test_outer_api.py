@@ -285,6 +285,30 @@ def test_registration_goes_on_at_the_speed_of_the_healthy_name_server(tmp_path: 
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
+def test_a_topic_made_during_the_first_registration_waits_for_one_timeout(tmp_path: Path) -> None:
+    """Fault: A topic made while a silent name server had the first registration waited for two timeouts, and failed."""
+    rig, servers = SlowPathRig(tmp_path, **TWO), Mixed()
+    api = rig.broker._outer_api
+    api._client = servers
+    servers.slow.add(SICK)
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(api.run)
+            await trio.sleep(0.01)
+            begin_s = trio.current_time()
+            rig.services.topics.create_if_missing("Admin", queue_nums=1)
+            await rig.services.registrar.register()
+            assert trio.current_time() - begin_s < api._timeout_s + 0.1
+            assert servers.times(HEALTHY, "Admin")
+            servers.slow.clear()
+            await trio.sleep(40.0)
+            assert servers.times(SICK, "Admin")
+            nursery.cancel_scope.cancel()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
 @pytest.mark.parametrize("is_dead", [False, True])
 def test_the_first_round_ends_when_every_name_server_has_answered_or_failed(tmp_path: Path, is_dead: bool) -> None:
     """Fault: The ready line could come before the name server knew the broker."""
