@@ -19,7 +19,7 @@ from .environment import from_environment
 from .failover_relations import unreachable_notes
 from .machine import Machine, is_concrete, this_machine
 from .relations import check_broker, check_namesrv, open_notes, ring_count
-from .rocketpy_config import RING_SIZE_MIN
+from .rocketpy_config import RING_SIZE_MIN, TLS_WORKERS_MAX
 from .setting import declared_settings, to_text
 from .settings import (
     BrokerSettings,
@@ -238,7 +238,7 @@ def _workers(
         codecs = min(cores, settings.server.server_worker_threads)
     tls = settings.rocketpy.tls_workers
     if isinstance(settings, BrokerSettings) and settings.tls.is_served and "tlsWorkers" not in given:
-        tls = max(1, cores // 4)
+        tls = min(TLS_WORKERS_MAX, max(1, cores // 4))
     return {
         ("rocketpy", "tls_workers"): tls,
         ("rocketpy", "selector_workers"): selectors,

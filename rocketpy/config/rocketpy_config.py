@@ -10,6 +10,7 @@ from .setting import Effect, setting
 
 RING_SIZE_MIN = 65_536
 SELECTORS_MAX = 64
+TLS_WORKERS_MAX = 64
 METRICS_PORT_FREE = -1  # 5557 or the next free port
 KEPT_SHARE = 7 / 16
 
@@ -71,7 +72,7 @@ class RocketpyConfig(Value):
         "tls.server.mode switches TLS on. Each client takes two of the open files of one.",
         unit="processes",
         default_text="one for each four cores, at least 1",
-        at_most=64,
+        at_most=TLS_WORKERS_MAX,
     )
     tls_handshake_timeout_millis: int = setting(
         10_000,

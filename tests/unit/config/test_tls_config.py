@@ -80,6 +80,13 @@ def test_a_certificate_is_made_for_tests_only_where_none_is_given() -> None:
     assert not namesrv(made | PAIR).tls.makes_certificate
 
 
+@pytest.mark.parametrize(("cores", "workers"), [(1, 1), (4, 1), (16, 4), (288, 64)])
+def test_tls_workers_follow_the_cores(cores: int, workers: int) -> None:
+    """Fault: A broker with TLS on more than 259 cores started more TLS workers than tlsWorkers allows."""
+    machine = Machine(cores, "host-a", lambda: "10.1.2.3")
+    assert load_broker_config(None, ENFORCING, ENVIRON, machine=machine).rocketpy.tls_workers == workers
+
+
 def test_a_broker_with_tls_has_workers_for_it() -> None:
     assert broker(ENFORCING).rocketpy.tls_workers >= 1
     assert broker(ENFORCING | {"tlsWorkers": "3"}).rocketpy.tls_workers == 3
