@@ -33,6 +33,8 @@ def upgrade(group: Group, name: str) -> None:
     member = group.members[name]
     assert member.stop() == 0, member.text()[-4000:]
     member.process = None
+    # The set still has a slave that has just stopped: all would look healed before it is back.
+    group.wait_for(lambda: (state := group.state()) and name not in state.in_sync, f"{name} to leave the in-sync set")
     member.prefix = []
     member.begin()
     group.wait_until_healed()
