@@ -57,6 +57,14 @@ def create_topic(port: int, topic: str) -> int:
         return wire.ask(RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_TOPIC, ext_fields=fields)).code
 
 
+def is_served(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1.0).close()
+    except OSError:
+        return False
+    return True
+
+
 def has_route(namesrv_port: int, topic: str) -> bool:
     with Wire.open(namesrv_port) as wire:
         request = RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields={"topic": topic})
@@ -87,6 +95,8 @@ def test_the_healthy_one_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             stack.callback(process.terminate)
 
         start("mqnamesrv", listenPort=str(healthy), bindAddress="127.0.0.1")
+        # A name server that refused the first registration is not waited for when a topic is made.
+        until(lambda: is_served(healthy), "the name server serves")
         start(
             "mqbroker",
             storePathRootDir=str(tmp_path / "store"),
@@ -96,7 +106,7 @@ def test_the_healthy_one_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             mappedFileSizeCommitLog=str(64 << 20),
             fetchNamesrvAddrByAddressServer="true",
             rmqAddressServerDomain=domain,
-            registerBrokerTimeoutMills="1000",
+            registerBrokerTimeoutMills="5000",
         )
         until(lambda: b"names the name servers" in log.read_bytes(), "the name servers are looked up")
         for number in range(3):
