@@ -18,6 +18,7 @@ import re
 import shutil
 import stat
 import time
+from calendar import timegm
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -40,6 +41,7 @@ from ..timers import forget_marks_of_this_boot
 from .copying import copy_file, copy_tree, sync_tree
 from .log import LogCopy, LogEnd, drop_after
 
+NAME = "%Y%m%dT%H%M%SZ"
 COPY = re.compile(r"\d{8}T\d{6}Z")
 PART, REMOVED = ".part", ".removed"
 MANIFEST = "backup.json"
@@ -168,9 +170,12 @@ def _own(directory: Path, ending: str) -> list[Path]:
 
 
 def _new_name(directory: Path) -> Path:
-    """Return the path of a new copy: the time (UTC), later than those of all copies."""
-    now_s = int(time.time())
-    while (path := directory / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now_s))).exists():
+    """Return the path of a new copy: the time (UTC), later than those of all complete copies, from which `keep` removes
+    the oldest by name. The clock may have been set back since they were made."""
+    copies = complete_copies(directory)
+    newest_s = timegm(time.strptime(copies[-1].name, NAME)) if copies else 0
+    now_s = max(int(time.time()), newest_s + 1)
+    while (path := directory / time.strftime(NAME, time.gmtime(now_s))).exists():
         now_s += 1
     return path.with_name(path.name + PART)
 

@@ -169,6 +169,16 @@ def test_keep_removes_the_oldest(root: Path, tmp_path: Path) -> None:
     assert sorted((tmp_path / "copies").iterdir()) == copies[1:]
 
 
+def test_a_clock_that_was_set_back_makes_no_old_copy(root: Path, tmp_path: Path, writer: StoreWriter) -> None:
+    """Fault: After the clock was set back, `--keep` removed each new copy right after it was made."""
+    future = back_up(root, tmp_path / "copies").path
+    future.rename(future.with_name("20991231T235959Z"))
+    put(writer, 1)
+    made = back_up(root, tmp_path / "copies", keep=1)
+    assert list((tmp_path / "copies").iterdir()) == [made.path]
+    assert made.path.name == "21000101T000000Z" and made.report.records == COUNT + 1
+
+
 def test_a_removed_copy_that_cannot_be_deleted_is_named(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
