@@ -34,7 +34,7 @@ from ..formats.index_file import INDEX_HEADER, INDEX_SLOT, INDEX_UNIT, index_fil
 from ..formats.unit import CQ_STORE_UNIT_SIZE
 from ..inspection.findings import ProgressListener
 from ..inspection.reader import StoreReader, guess_slots
-from ..inspection.state_files import read_state, read_unit_ends
+from ..inspection.state_files import StoreState, read_state, read_unit_ends
 from ..inspection.verify import NO_LISTENER, VerifyReport, verify_store
 from ..recovery.index_repair import repair_image
 from ..timers import forget_marks_of_this_boot
@@ -92,11 +92,13 @@ def back_up(
         with translated(part, "protect"):  # who may not enter the store may not enter its copy
             part.chmod(stat.S_IMODE(root.stat().st_mode) | stat.S_IRWXU)
         target = StorePaths.of(part)
-        _copy_what_presumes_messages(reader, target, listener)
+        state = _copy_what_presumes_messages(reader, target, listener)
         log = LogCopy(
             reader, target.commitlog, before / "commitlog" if before else None, _full_end_of(before), listener
         )
         log.run()
+        if not state.is_closed or read_state(reader.files, reader.paths) != state:  # a broker may have begun
+            DiskFiles().write(target.abort, 0, b"")
         _write_manifest(part, reader.paths.root, log.end)
         log.finish()
         _repair_newest_index(target, log.end.copied, slots)
@@ -180,7 +182,8 @@ def _new_name(directory: Path) -> Path:
     return path.with_name(path.name + PART)
 
 
-def _copy_what_presumes_messages(reader: StoreReader, target: StorePaths, listener: ProgressListener) -> None:
+def _copy_what_presumes_messages(reader: StoreReader, target: StorePaths, listener: ProgressListener) -> StoreState:
+    """Copy all but the log; return the state of the store before."""
     source, done = reader.paths, 0
 
     def read(count: int) -> None:
@@ -192,8 +195,6 @@ def _copy_what_presumes_messages(reader: StoreReader, target: StorePaths, listen
     state = read_state(reader.files, source)
     if state.checkpoint is not None:
         copy_file(source.checkpoint, target.checkpoint, os.stat(source.checkpoint).st_size, read)
-    if not state.is_closed:
-        DiskFiles().write(target.abort, 0, b"")
     left_out = {source.root / name for name in OF_THIS_STORE + IN_TURN} | _paths_of_log(source)
     copy_tree(source.root, target.root, read, leave_out=frozenset(left_out))
     forget_marks_of_this_boot(target, DiskFiles())  # timers: the next start reads the log instead
@@ -203,6 +204,7 @@ def _copy_what_presumes_messages(reader: StoreReader, target: StorePaths, listen
     copy_tree(source.consumequeue, target.consumequeue, read, used=partial(_whole_units, ends))
     copy_tree(source.consumequeue_ext, target.consumequeue_ext, read)  # after the units, which name extensions
     copy_tree(source.index, target.index, read)
+    return state
 
 
 def _paths_of_log(paths: StorePaths) -> set[Path]:

@@ -232,6 +232,28 @@ def test_a_file_that_is_damaged_in_an_earlier_copy_is_copied_again(
     assert second.linked_bytes == FILE * (len(log_names(first.path)) - 2)
 
 
+def test_a_broker_that_starts_meanwhile(config: MessageStoreConfig, tmp_path: Path) -> None:
+    """Fault: A broker that started while its stopped store was copied made the copy look damaged."""
+    opened = open_store(config)
+    with StoreWriter(config, opened.control) as writer:
+        put(writer, COUNT)
+    close_store(opened, clean=True)
+    started: list[OpenedStore] = []
+
+    def start() -> None:
+        started.append(open_store(config))
+        with StoreWriter(config, started[0].control) as writer:
+            put(writer, COUNT)
+
+    made = back_up(opened.paths.root, tmp_path / "copies", listener=At("log", start))
+    assert made.is_complete and made.report.records >= COUNT
+    close_store(started[0], clean=False)
+    again = open_store(attrs.evolve(config, store_path_root_dir=str(made.path)))
+    queues = [again.control.queue("T", queue_id) for queue_id in range(2)]
+    assert sum(queue.max_offset for queue in queues if queue is not None) == made.report.records
+    close_store(again, clean=True)
+
+
 @pytest.mark.parametrize("name", ["config", "config/topics.json", "consumequeue/T"])
 def test_a_link_in_a_store_is_refused(root: Path, tmp_path: Path, name: str) -> None:
     """Fault: Backups left out links in silence, so a copy could lack topics and committed offsets."""
