@@ -33,7 +33,7 @@ with the manager. An unknown figure is left out, never shown as zero.
 
 A broker with more than 2 000 topics leaves out figures by topic and of online clients. It shows the 1 000 pairs of
 group and topic with the most unconsumed messages; so does one with more than 10 000 such pairs.
-`/metrics?queues=TOPIC` shows any topic.
+`/metrics?queues=TOPIC` shows any topic. Of producer groups, and of kinds of consumers, it shows 10 000.
 
 `metricsNames` of a broker says which names are shown: `rocketpy` and `exporter` unless it is given.
 """

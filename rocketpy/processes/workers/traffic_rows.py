@@ -21,6 +21,8 @@ from rocketpy.transport.steps import Steps
 
 QUEUES_MAX = 10_000  # offsets of queues that one scrape shows
 CONSUMERS_MAX = 10_000  # online consumers; beyond it none is shown
+PRODUCER_GROUPS_MAX = 10_000  # that are shown, those that have had members for the longest time
+KINDS_MAX = 10_000  # of online consumers; further ones are not shown
 BEHIND_MAX = 1_000  # pairs of group and topic that are shown where there are too many for all
 
 
@@ -130,9 +132,9 @@ async def online_consumers(services: BrokerServices, broker_addr: str, steps: St
 
 
 async def producer_counts(services: BrokerServices, steps: Steps) -> dict[str, int]:
-    """Return the members of each producer group."""
+    """Return the members of each producer group. A client may name any number of groups by opening connections."""
     counts = {}
-    for group in services.producers.group_names:
+    for group in services.producers.group_names[:PRODUCER_GROUPS_MAX]:
         counts[group] = services.producers.member_count(group)
         await steps.did()
     return counts
@@ -153,7 +155,9 @@ async def clients_by_kind(
             continue
         mode = "pull" if online.consume_type is ConsumeType.CONSUME_ACTIVELY else "push"
         for info in list(online.channels.values()):
-            kind = info.language.lower(), version_name(info.version).lower()
-            consumers[group, *kind, mode, group.startswith(SYSTEM_GROUPS)] += 1
+            language, version = info.language.lower(), version_name(info.version).lower()
+            kind = group, language, version, mode, group.startswith(SYSTEM_GROUPS)
+            if kind in consumers or len(consumers) < KINDS_MAX:
+                consumers[kind] += 1
             await steps.did()
     return producers, consumers
