@@ -243,7 +243,7 @@ class BrokerConfig(FilterConfig):
         100_000,
         "pullThreadPoolQueueCapacity",
         "Pulls that may be suspended (long polling), and 512 bytes for each, shared equally by pull workers; a "
-        "connection may have an eighth.",
+        "connection may have an eighth of what is free.",
         unit="requests",
     )
     reply_thread_pool_queue_capacity: int = setting(

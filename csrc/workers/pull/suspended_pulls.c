@@ -101,15 +101,17 @@ void rp_suspended_pulls_return_arrived(rp_suspended_pulls *pulls, rp_suspension_
 }
 
 /* 1 if another pull of `size` bytes is within the bounds, of all pulls and of its connection (`holder` NULL: its
- * first). */
+ * first). The share of a connection is one of the free part: connections that take all they can leave room for others,
+ * and each that comes lowers what they may have. */
 static int is_within_bounds(const rp_suspended_pulls *pulls, const rp_holder *holder, uint32_t size) {
-    uint64_t bytes_max = (uint64_t)pulls->slots->capacity * RP_SUSPENDED_BYTES, share = bytes_max / RP_SUSPENDED_SHARE;
-    uint32_t count_max = pulls->slots->capacity / RP_SUSPENDED_SHARE;
+    uint64_t bytes_max = (uint64_t)pulls->slots->capacity * RP_SUSPENDED_BYTES;
+    if (bytes_max < RP_SUSPENDED_BYTES_MIN) bytes_max = RP_SUSPENDED_BYTES_MIN;
+    if (pulls->count >= pulls->slots->capacity || size > bytes_max - pulls->bytes) return 0;
+    uint64_t share = (bytes_max - pulls->bytes) / RP_SUSPENDED_SHARE;
+    uint32_t count_max = (pulls->slots->capacity - pulls->count) / RP_SUSPENDED_SHARE;
     if (share < RP_SUSPENDED_BYTES_MIN) share = RP_SUSPENDED_BYTES_MIN;
     if (count_max < RP_SUSPENDED_SHARE_MIN) count_max = RP_SUSPENDED_SHARE_MIN;
-    if (bytes_max < share) bytes_max = share;
-    if (pulls->count >= pulls->slots->capacity || size > bytes_max - pulls->bytes) return 0;
-    return holder ? holder->count < count_max && size <= share - holder->bytes : size <= share;
+    return holder ? holder->count < count_max && holder->bytes + size <= share : size <= share;
 }
 
 /* Where the holder of `connection` is linked, or would be. */

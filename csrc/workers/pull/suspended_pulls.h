@@ -5,7 +5,7 @@
  *
  * An entry keeps the numbers of the request, the names of its group and topic, and its parsed tag filter: a few hundred
  * bytes, however large the request was. Count and bytes are bounded in total, and one connection gets at most an eighth
- * of each, so that one client cannot keep others from waiting. C only. */
+ * of the part of each that is free, so that some clients cannot keep others from waiting. C only. */
 #include <stdint.h>
 #include "ipc/worker_messages.h"
 #include "store/control/control_block.h"
@@ -13,7 +13,7 @@
 #include "workers/pull/subscription.h"
 
 enum {
-    RP_SUSPENDED_SHARE = 8,        /* a connection may use 1 / RP_SUSPENDED_SHARE of each bound */
+    RP_SUSPENDED_SHARE = 8,        /* a connection may have 1 / RP_SUSPENDED_SHARE of what is free of each bound */
     RP_SUSPENDED_SHARE_MIN = 32,   /* pulls of a connection that are always within its share */
     RP_SUSPENDED_BYTES = 512,      /* the bound of bytes in total, per pull that may be suspended */
     RP_SUSPENDED_BYTES_MIN = 65536 /* bytes of a connection that are always within its share */
