@@ -209,7 +209,8 @@ class ClusterState:
     # --- names --------------------------------------------------------------------------------------------------------
 
     def name_topics_and_groups(self, topics: Iterable[str], groups: Iterable[str]) -> None:
-        """Take the names of all topics, and of groups; a retry topic also names its group."""
+        """Take the names of all topics, and of groups; a retry topic also names its group. Known groups stay: whoever
+        creates many more must not end the alarms about them."""
         named, dead, known = [], [], set(groups)
         for topic in sorted(set(topics)):
             if topic.startswith(RETRY_PREFIX):
@@ -218,7 +219,7 @@ class ClusterState:
                 dead.append(topic)
             else:
                 named.append(topic)
-        kept = sorted(known)[:GROUPS_MAX]
+        kept = sorted(known, key=lambda name: (name not in self.groups, name))[:GROUPS_MAX]
         self.names_left_out = max(len(named) - TOPICS_MAX, 0) + len(known) - len(kept)
         self.topics, self.dead_letter_topics = tuple(named[:TOPICS_MAX]), tuple(dead[:TOPICS_MAX])
         self.groups = {name: self.groups.get(name) or GroupState(name) for name in kept}

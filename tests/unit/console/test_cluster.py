@@ -72,6 +72,15 @@ def test_names_are_told_apart_and_groups_keep_their_figures(monkeypatch: pytest.
     assert (state.topics, list(state.groups), state.names_left_out) == (("A",), ["g"], 3)
 
 
+def test_new_groups_displace_no_known_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: Clients that created thousands of groups ended the alarms about groups with later names."""
+    monkeypatch.setattr(cluster, "GROUPS_MAX", 2)
+    state = ClusterState()
+    state.name_topics_and_groups([], ["orders"])
+    state.name_topics_and_groups(["%RETRY%a", "%RETRY%b"], ["c", "orders"])
+    assert list(state.groups) == ["orders", "a"] and state.names_left_out == 2
+
+
 def test_a_sample_has_the_backlog_and_a_history_of_each_queue_of_a_watched_group() -> None:
     group = GroupState("g")
     queues = [MessageQueue("T", "a", n) for n in range(100)]
