@@ -21,7 +21,7 @@ esac
 
 @pytest.mark.parametrize(
     ("fails", "status", "count", "last"),
-    [("lint", 2, 10, "lint"), ("test-ha-short", 2, 9, "test-ha-short"), ("none", 0, 17, "test-fault")],
+    [("lint", 2, 11, "lint"), ("test-ha-short", 2, 10, "test-ha-short"), ("none", 0, 17, "test-fault")],
 )
 def test_seconds_and_flaky_tests_are_printed_at_the_end(
     tmp_path: Path, fails: str, status: int, count: int, last: str
