@@ -70,10 +70,14 @@ class Advertised:
         return ";".join(f"{where}={address}" for where, address in entries)
 
     @property
+    def addresses(self) -> list[str]:
+        """All addresses, `host:port`."""
+        return [*self.listeners.values(), *(address for _, address in self.networks)]
+
+    @property
     def hosts(self) -> list[str]:
         """The hosts, each once, without brackets."""
-        addresses = [*self.listeners.values(), *(address for _, address in self.networks)]
-        return list(dict.fromkeys(address.rpartition(":")[0].strip("[]") for address in addresses))
+        return list(dict.fromkeys(address.rpartition(":")[0].strip("[]") for address in self.addresses))
 
     def seen_by(self, listener: str, address: Address) -> str | None:
         """Return the address for a client that came by a listener from an address. None: it has none of its own."""

@@ -74,7 +74,9 @@ class MasterRoute:
             shown = _master_in(answer, settings.broker.broker_name)
         except RocketError:
             return  # registrations say that a name server does not answer
-        if shown != settings.broker_addr and self._is_master:
+        # A name server on a network of advertisedAddresses shows the address for there.
+        own = (settings.broker_addr, *settings.advertised.addresses)
+        if shown not in own and self._is_master:
             self._register_again(address, shown)
 
     def _register_again(self, address: str, shown: str | None) -> None:

@@ -148,8 +148,28 @@ def test_a_name_server_that_goes_on_showing_another_master_is_told_less_and_less
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
-def rigged(root: Path, shown: Shown, topics: int, epoch: int | None = 5) -> SlowPathRig:
-    rig = SlowPathRig(root, namesrv_addr=f"{ONE};{TWO}", force_register=False)
+def test_its_advertised_addresses_are_its_own(tmp_path: Path) -> None:
+    """Fault: A master that advertises another address to the network of its name servers registered again and again."""
+    own = "127.0.0.0/8=member-a;outside=shop.example.org:20911"
+    shown = Shown({ONE: {0: "member-a:10911"}, TWO: {0: "shop.example.org:20911"}})
+
+    async def main() -> None:
+        rig = rigged(tmp_path, shown, 0, rocketpy={"advertised_addresses": own})
+        rig.broker.be_master(True)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(rig.broker._outer_api.run)
+            await trio.sleep(5)
+            shown.registered.clear()
+            await MasterRoute(rig.services.settings, rig.broker._outer_api).look()
+            await trio.sleep(0.1)
+            assert shown.registered == []
+            nursery.cancel_scope.cancel()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+def rigged(root: Path, shown: Shown, topics: int, epoch: int | None = 5, **settings: object) -> SlowPathRig:
+    rig = SlowPathRig(root, namesrv_addr=f"{ONE};{TWO}", force_register=False, **settings)
     rig.name_servers.invoke = shown.invoke  # type: ignore[method-assign]
     rig.broker.be_member(7, lambda: epoch, lambda: None, rig.name_servers)
     for number in range(topics):
