@@ -21,6 +21,20 @@ from tests.support.kubernetes.cluster import MEMBERS, NAMESPACE, Cluster, page_b
 from tests.support.waiting import wait_until
 
 BACK_S = 240.0  # until a lost pod is ready again
+ACCOUNT_S = 150.0  # until the kubelet has written a changed secret, and a server has looked at it
+ACCOUNTS = """accounts:
+- {accessKey: operator, secretKey: secret-of-operator, admin: true}
+- {accessKey: broker-account, secretKey: secret-of-brokers, defaultTopicPerm: PUB, defaultGroupPerm: SUB}
+"""
+ACCOUNT_ADDED = "- {accessKey: newcomer, secretKey: secret-of-newcomer, defaultTopicPerm: PUB}\n"
+GROUPS = 3  # with that of test_a_third_group
+# Of a client: all of its connections, and an account.
+SECURED = {
+    "ROCKETMQ_TLS": "true",
+    "ROCKETMQ_TLS_INSECURE": "true",
+    "ROCKETPY_ACCESS_KEY": "operator",
+    "ROCKETPY_SECRET_KEY": "secret-of-operator",
+}
 # Stops all processes of a container but process 1, which has no hand in serving, and this one.
 STOP_ALL = """
 import contextlib, os, signal
@@ -204,34 +218,68 @@ def test_a_lost_volume(cluster: Cluster) -> None:
     cluster.wait_in_sync("broker-c")
 
 
-def test_tls_and_accounts(cluster: Cluster, tmp_path: Path) -> None:
-    issued = Authority(cluster.checkout).issue("*.namesrv.rocketpy")
-    for name, source in (
-        ("tls.crt", issued.certificate),
-        ("tls.key", issued.key),
-        ("ca.crt", cluster.checkout / "ca.pem"),
-    ):
-        (cluster.checkout / name).write_bytes(source.read_bytes())
-    (cluster.checkout / "plain_acl.yml").write_text(
-        "accounts:\n"
-        "- {accessKey: operator, secretKey: secret-of-operator, admin: true}\n"
-        "- {accessKey: broker-account, secretKey: secret-of-brokers, defaultTopicPerm: PUB, defaultGroupPerm: SUB}\n"
-    )
-    (cluster.checkout / "broker-account.yml").write_text("accessKey: broker-account\nsecretKey: secret-of-brokers\n")
+def write_secrets(checkout: Path) -> None:
+    """Write the files of the secrets: of TLS, of accounts, and of an administrator outside."""
+    issued = Authority(checkout).issue("*.namesrv.rocketpy")
+    files = (("tls.crt", issued.certificate), ("tls.key", issued.key), ("ca.crt", checkout / "ca.pem"))
+    for name, source in files:
+        (checkout / name).write_bytes(source.read_bytes())
+    (checkout / "plain_acl.yml").write_text(ACCOUNTS)
+    (checkout / "broker-account.yml").write_text("accessKey: broker-account\nsecretKey: secret-of-brokers\n")
+    (checkout / "administrator.conf").write_text("accessKey=operator\nsecretKey=secret-of-operator\n")
+
+
+def test_tls_and_accounts(cluster: Cluster) -> None:
+    """Pods get ready, so their probes get through."""
+    write_secrets(cluster.checkout)
     file = cluster.kustomization
     file.write_text(file.read_text().replace("components: []", "components: [tls, accounts]"))
     cluster.run(page_block("TLS and accounts", 0))
     cluster.wait_ready()
     cluster.wait_in_sync("broker-a", "broker-b", "broker-c")
-    secured = {
-        "ROCKETMQ_TLS": "true",
-        "ROCKETMQ_TLS_INSECURE": "true",
-        "ROCKETPY_ACCESS_KEY": "operator",
-        "ROCKETPY_SECRET_KEY": "secret-of-operator",
-    }
-    with sending(cluster, "Secured", secured) as sent:
+    with sending(cluster, "Secured", SECURED) as sent:
         time.sleep(5)
-    check_nothing_lost(cluster, "Secured", sent, variables=secured)
-    with sending(cluster, "Secured") as sent:
-        time.sleep(5)
-    assert not sent.acknowledged
+    check_nothing_lost(cluster, "Secured", sent, variables=SECURED)
+
+
+def test_a_client_without_tls_or_account_is_refused(cluster: Cluster) -> None:
+    tls = {name: value for name, value in SECURED.items() if name.startswith("ROCKETMQ_")}
+    account = {name: value for name, value in SECURED.items() if name not in tls}
+    stranger = {**SECURED, "ROCKETPY_SECRET_KEY": "secret-of-nobody"}
+    reasons = ((account, "closed before the response"), (tls, "No accessKey is configured"), (stranger, "signature"))
+    for variables, reason in reasons:
+        with sending(cluster, "Secured", variables) as sent:
+            time.sleep(1)
+        assert not sent.acknowledged, sent
+        assert sent.failed and all(reason in text for text in sent.failed.values()), sent
+
+
+def test_mqadmin_with_tls_and_accounts(cluster: Cluster) -> None:
+    listed = cluster.run(page_block("TLS and accounts", 1))
+    assert listed.count("DefaultCluster") == GROUPS * MEMBERS, listed
+    made = cluster.run(page_block("TLS and accounts", 2))
+    assert made.count("success") == GROUPS, made
+    sends = page_block("TLS and accounts", 1).replace("clusterList", "sendMessage -t Orders -p hello")
+    assert "SEND_OK" in cluster.run(sends)
+    status = cluster.attempt_commands(page_block("TLS and accounts", 1).replace("clusterList", "haStatus -f /dev/null"))
+    # Members that refuse it would be errors, beside the table.
+    assert status.stdout.count("10911") == MEMBERS and "10911:" not in status.stderr, status
+    # The brokers' account is no administrator's.
+    makes = page_block("TLS and accounts", 1).replace("clusterList", "updateTopic -c DefaultCluster -t Others")
+    refused = cluster.attempt_commands(makes)
+    assert refused.returncode != 0 and "AclException" in refused.stdout + refused.stderr, refused
+
+
+def test_a_changed_account(cluster: Cluster) -> None:
+    """It is in effect without a restart."""
+    names = [each["metadata"]["name"] for each in cluster.get("pods")["items"]]
+    before = {name: (pod(cluster, name)["metadata"]["uid"], restarts(cluster, name)) for name in names}
+    (cluster.checkout / "plain_acl.yml").write_text(f"{ACCOUNTS}{ACCOUNT_ADDED}")
+    (cluster.checkout / "newcomer.conf").write_text("accessKey=newcomer\nsecretKey=secret-of-newcomer\n")
+    words = page_block("TLS and accounts", 2).replace("administrator.conf", "newcomer.conf")
+    words = words.replace("updateTopic", "sendMessage -p hello").replace("-c DefaultCluster ", "")
+    assert cluster.attempt_commands(words).returncode != 0
+    cluster.run(page_block("TLS and accounts", 3))
+    wait_until(lambda: cluster.attempt_commands(words).returncode == 0, "the account", ACCOUNT_S, pause_s=2)
+    after = {name: (pod(cluster, name)["metadata"]["uid"], restarts(cluster, name)) for name in names}
+    assert after == before and all(is_ready(cluster, name) for name in names), (before, after)

@@ -40,7 +40,7 @@ patches:
     patch: |
       - {op: replace, path: /spec/template/spec/containers/0/resources/requests/cpu, value: 20m}
 """
-ADMINISTERED = "# - ROCKETPY_ADMIN_ADDRESSES="
+ADMINISTERED = "#- ROCKETPY_ADMIN_ADDRESSES="
 
 
 @attrs.define(eq=False)
@@ -62,7 +62,7 @@ class Cluster:
 
     def run(self, commands: str) -> str:
         """Run commands of the page. Returns: their output. Raises: AssertionError: one of them failed."""
-        done = self.attempt("bash", "-exo", "pipefail", "-c", f'PATH="{self.commands}:$PATH"\n{commands}')
+        done = self.attempt_commands(commands)
         assert done.returncode == 0, f"{commands}\n{done.stdout}{done.stderr}\n{self.state()}"
         return done.stdout
 
@@ -70,6 +70,10 @@ class Cluster:
         done = self.attempt(self.commands / "kubectl", *words)
         assert done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}\n{self.state()}"
         return done.stdout
+
+    def attempt_commands(self, commands: str) -> subprocess.CompletedProcess[str]:
+        """Run commands of the page that may fail."""
+        return self.attempt("bash", "-exo", "pipefail", "-c", f'PATH="{self.commands}:$PATH"\n{commands}')
 
     def attempt(self, *words: object) -> subprocess.CompletedProcess[str]:
         """Run a command that may fail."""
@@ -145,7 +149,7 @@ def running_cluster(directory: Path) -> Iterator[Cluster]:
         cluster = Cluster(node, directory / "checkout", commands)
         text = cluster.kustomization.read_text()
         assert ADMINISTERED in text
-        cluster.kustomization.write_text(text.replace(ADMINISTERED, ADMINISTERED.replace("# ", "")) + LESS)
+        cluster.kustomization.write_text(text.replace(ADMINISTERED, ADMINISTERED.removeprefix("#")) + LESS)
         provide_pause(node, directory)
         _provide_image(node, IMAGE, cluster.image, directory)
         _provide_etcd(cluster)
