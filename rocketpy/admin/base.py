@@ -212,12 +212,21 @@ def _report(error: BaseException, debug: bool) -> int:
     if not isinstance(error, RocketError | OSError | ValueError):
         echo(f"unexpected {type(error).__name__}: {error} (--debug shows where)", err=True)
         return EXIT_FAILED
-    echo("error: " + " ".join(str(error).split()), err=True)
+    echo("error: " + " ".join(f"{error}{_remedy(error)}".split()), err=True)
     if isinstance(error, PartialFailure):
         return EXIT_PARTIAL
     if isinstance(error, NotFound) or (isinstance(error, BrokerError) and error.code in NOT_FOUND_CODES):
         return EXIT_NOT_FOUND
     return EXIT_FAILED
+
+
+def _remedy(error: BaseException) -> str:
+    """Return the remedy of an answer that does not tell it: a server of the other kind knows no such request."""
+    if isinstance(error, BrokerError) and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and error.address:
+        return (
+            f"; is {error.address} of the right kind? -n takes name servers (port 9876), -b takes brokers (port 10911)"
+        )
+    return ""
 
 
 async def brokers_named(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import BrokerError
 from rocketpy.message.message_queue import MessageQueue
+from rocketpy.message.names import RETRY_PREFIX, TRACE_TOPIC
 from rocketpy.remoting.bodies.group import GroupList
 from rocketpy.remoting.bodies.route import MASTER_ID, ClusterInfo, TopicRouteData
 from rocketpy.remoting.bodies.topic import (
@@ -46,9 +47,7 @@ class TopicRequests(AdminCore):
     async def route(self, topic: str) -> TopicRouteData:
         """The topic's route; its brokers are known from then on. Raises BrokerError TOPIC_NOT_EXIST."""
         if not await self.instance.update_route(topic):
-            raise BrokerError(
-                ResponseCode.TOPIC_NOT_EXIST, f"No topic route info in name server for the topic: {topic}"
-            )
+            raise BrokerError(ResponseCode.TOPIC_NOT_EXIST, _no_route(topic))
         return self.instance.routes[topic]
 
     async def queue(self, topic: str, broker_name: str, queue_id: int) -> MessageQueue:
@@ -117,3 +116,16 @@ class TopicRequests(AdminCore):
             response = await self.ask(address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, TopicRequestHeader(topic=topic))
             groups.update(dict.fromkeys(GroupList.decode(response.body).group_list))
         return list(groups)
+
+
+def _no_route(topic: str) -> str:
+    """Return Java's words, and the remedy where the operator has not named this topic."""
+    text = f"No topic route info in name server for the topic: {topic}"
+    if topic.startswith(RETRY_PREFIX):
+        group = topic.removeprefix(RETRY_PREFIX)
+        return (
+            f"{text}; group {group} has never had a member, or has another name: mqadmin consumerProgress lists groups"
+        )
+    if topic == TRACE_TOPIC:
+        return f"{text}; to trace messages set traceTopicEnable=true on one broker, and trace=True in clients"
+    return text

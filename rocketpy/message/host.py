@@ -59,5 +59,5 @@ def parse_host(text: str) -> Host:
     """
     address, colon, port = text.rpartition(":")
     if not colon:
-        raise NumberInvalid("not host:port")
+        raise NumberInvalid("not host:port: the port is missing")
     return address.removeprefix("[").removesuffix("]"), parse_integer(port, 0, PORT_MAX)

@@ -10,6 +10,7 @@ from rocketpy.admin.base import Environment
 from rocketpy.admin.cli import main
 from rocketpy.admin.commands import REGISTRY
 from rocketpy.client.options import TlsOptions
+from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import ClientError
 from rocketpy.remoting.signature import Credentials
 from tests.support.admin import Mqadmin, one_broker
@@ -51,6 +52,29 @@ def test_errors_are_one_line(mqadmin: Mqadmin) -> None:
 
     assert mqadmin("topicList", script=unreachable, status=1) == []
     assert mqadmin.error.count("\n") == 1 and NAME_SERVER in mqadmin.error
+
+
+def test_a_server_of_the_other_kind(mqadmin: Mqadmin) -> None:
+    """Fault: With a broker's address for -n mqadmin said `request type 106 not supported`, and no more."""
+
+    def script(cluster: FakeCluster) -> None:
+        cluster.name_server.refuse(RequestCode.GET_BROKER_CLUSTER_INFO, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
+
+    mqadmin("clusterList", script=script, status=1)
+    assert mqadmin.error.endswith(
+        f"; is {NAME_SERVER} of the right kind? -n takes name servers (port 9876), -b takes brokers (port 10911)\n"
+    )
+
+
+def test_a_group_that_no_member_has_made(mqadmin: Mqadmin) -> None:
+    """Fault: The error named a topic that the operator had not: %RETRY%nobody."""
+    mqadmin("consumerConnection", "-g", "nobody", script=one_broker, status=4)
+    assert "group nobody has never had a member, or has another name: mqadmin consumerProgress" in mqadmin.error
+
+
+def test_traces_without_a_trace_topic(mqadmin: Mqadmin) -> None:
+    mqadmin("queryMsgTraceById", "-i", "ID", script=one_broker, status=4)
+    assert "set traceTopicEnable=true on one broker, and trace=True in clients" in mqadmin.error
 
 
 def test_spellings(mqadmin: Mqadmin) -> None:
