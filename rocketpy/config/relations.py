@@ -202,9 +202,10 @@ class _Checker:
         if broker.trace_topic_enable and not re.fullmatch(r"[%|a-zA-Z0-9_\-]{1,127}", trace_topic):
             self._fail("msgTraceTopicName", f"{trace_topic!r} is no legal name of a topic")
         if broker.broker_ip1 and not _is_numeric(broker.broker_ip1):
+            of_bind = " (of bindAddress)" if broker.broker_ip1 == settings.server.bind_address else ""
+            remedy = "set brokerIP1 to one" if of_bind else "advertisedAddresses may name hosts"
             self._fail(
-                "brokerIP1",
-                f"{broker.broker_ip1!r} is no numeric address, which messages hold; advertisedAddresses may name hosts",
+                "brokerIP1", f"{broker.broker_ip1!r}{of_bind} is no numeric address, which messages hold; {remedy}"
             )
         if broker.broker_permission not in (0, 2, 4, 6):
             self._fail("brokerPermission", f"{broker.broker_permission} is none of 2 (write), 4 (read), 6 (both), 0")

@@ -52,6 +52,7 @@ def run_standalone(
     """
     require_core()
     settings, namesrv = standalone_settings(config, overrides, defaults, namesrv_port, environ)
+    _check_ports(settings, namesrv_port)
     if settings.broker.acl_enable and not namesrv.namesrv.acl_enable:
         settings = attrs.evolve(settings, notes=(*settings.notes, OPEN_NAME_SERVER))
     namesrv_addr = settings.broker.namesrv_addr or ""
@@ -111,6 +112,20 @@ def standalone_settings(
     if settings.broker.acl_enable and settings.broker.acl_credentials_file:
         namesrv = with_accounts_of(settings, namesrv)
     return settings, namesrv
+
+
+def _check_ports(broker: BrokerSettings, namesrv_port: int) -> None:
+    """Raise ConfigError if the broker has the port of the name server: no other process would be found there."""
+    uses = {
+        broker.rocketpy.metrics_port: "metricsPort",
+        broker.store.ha_listen_port: "listenPort + 1, for replication",
+        broker.vip_port: "listenPort - 2, the VIP port",
+        broker.server.listen_port: "listenPort",
+    }
+    if namesrv_port in uses:
+        raise ConfigError(
+            f"--namesrv-port {namesrv_port} is a port of the broker, too ({uses[namesrv_port]}); choose another"
+        )
 
 
 def with_accounts_of(broker: BrokerSettings, namesrv: NamesrvSettings) -> NamesrvSettings:

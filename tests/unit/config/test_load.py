@@ -207,6 +207,11 @@ def test_ha_port_is_forced_and_only_another_one_is_noted(load: Load) -> None:
         ("brokerName=a b", 1, "must be letters"),
         ("brokerIP1=a.example.org", 1, "'a.example.org' is no numeric address"),
         ("brokerIP1=fe80::1%eth0", 1, "is no numeric address"),
+        (
+            "bindAddress=localhost",
+            None,
+            "brokerIP1: 'localhost' (of bindAddress) is no numeric address, which messages hold; set",
+        ),
         ("traceTopicEnable=true\nmsgTraceTopicName=", 2, "'' is no legal name of a topic"),
         ("defaultTopicQueueNums=65537", 1, "from 1 to 65536"),
         ("brokerName=" + 128 * "b", 1, "128 characters, at most 127 are allowed"),

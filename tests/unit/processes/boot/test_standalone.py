@@ -9,6 +9,7 @@ import pytest
 
 from rocketpy.cli import command_line
 from rocketpy.config import BrokerSettings
+from rocketpy.errors import ConfigError
 from rocketpy.processes.boot import standalone
 from rocketpy.processes.boot.service_manager import ServiceManager
 from rocketpy.processes.boot.serving import ServerCommand
@@ -75,3 +76,22 @@ def test_without_anything_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     loaded = settings_of([], {"XDG_DATA_HOME": str(tmp_path)}, monkeypatch)
     assert (loaded.broker.broker_name, loaded.broker_addr) == ("broker-a", "127.0.0.1:10911")
     assert loaded.store.store_path_root_dir == str(tmp_path / "rocketpy")
+
+
+@pytest.mark.parametrize(
+    ("words", "use"),
+    [
+        (["--port", "12000"], "listenPort"),
+        (["--port", "11999"], "listenPort + 1, for replication"),
+        (["--port", "12002"], "listenPort - 2, the VIP port"),
+        (["--metrics-port", "12000"], "metricsPort"),
+    ],
+)
+def test_a_port_that_both_servers_need(words: list[str], use: str, tmp_path: Path) -> None:
+    """Fault: The line asked for a process that has the port: there was none, since it was the name server's own."""
+    commands: list[ServerCommand] = []
+    given = ["--store", str(tmp_path), "--namesrv-port", "12000", *words]
+    command_line.cli.main(["standalone", *given], standalone_mode=False, obj=commands.append)
+    with pytest.raises(ConfigError) as caught:
+        commands[0].run(ServiceManager())
+    assert str(caught.value) == f"--namesrv-port 12000 is a port of the broker, too ({use}); choose another"
