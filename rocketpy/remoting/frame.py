@@ -29,6 +29,9 @@ assert LENGTH.size == LENGTH_SIZE and PREFIX.size == PREFIX_SIZE
 FRAME_SIZE_MAX = 16_777_216
 """Bytes of a frame with its length field. The first byte of a frame is therefore 0 (0x16 there is a TLS hello)."""
 
+OTHER_PROTOCOLS = {b"\x16\x03": "a TLS handshake", b"HTTP": "an HTTP response", b"GET ": "an HTTP request"}
+"""The first bytes of peers that speak no RocketMQ, or not at this port."""
+
 HEADER_SIZE_MAX = 0xFFFFFF
 
 PART_SIZE_MIN = 4_096
@@ -73,7 +76,11 @@ def encode_frame(serialize_type: SerializeType, header: bytes, body: bytes | Non
 
 def _check_length(length: int, frame_size_max: int) -> None:
     if length < 0 or LENGTH_SIZE + length > frame_size_max:
-        raise FrameTooLarge(f"length field 0x{length & 0xFFFFFFFF:08x}, frames have at most {frame_size_max} bytes")
+        field = LENGTH.pack(length)
+        other = next(
+            (f"; these bytes begin {name}" for start, name in OTHER_PROTOCOLS.items() if field.startswith(start)), ""
+        )
+        raise FrameTooLarge(f"length field 0x{field.hex()}, frames have at most {frame_size_max} bytes{other}")
     if length < 4:
         raise HeaderInvalid(f"length field {length}, at least 4 is needed for the header descriptor")
 

@@ -169,3 +169,12 @@ def test_the_first_bytes_tell_the_sizes(frame: Frame) -> None:
 def test_first_bytes_of_no_frame(prefix: str, error: type[Exception]) -> None:
     with pytest.raises(error):
         frame_sizes(bytes.fromhex(prefix))
+
+
+@pytest.mark.parametrize(
+    ("first", "name"),
+    [(b"\x16\x03\x01\x02", "a TLS handshake"), (b"HTTP", "an HTTP response"), (b"GET ", "an HTTP request")],
+)
+def test_another_protocol_is_named(first: bytes, name: str) -> None:
+    with pytest.raises(FrameTooLarge, match=f"; these bytes begin {name}$"):
+        frame_sizes(first + bytes(4))
