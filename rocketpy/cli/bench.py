@@ -120,6 +120,7 @@ def run_command(
         from rocketpy.bench.cluster import Access
         from rocketpy.bench.runner import Plan
 
+        _check_system(target, name_servers=name_servers, address=address, store=store)
         security = security_settings(connection)
         access = Access(name_servers, security.tls_options(), tool_credentials(security))
         system: dict[str, Any] = {"target": target, "address": address, "cluster": cluster, "store": store}
@@ -128,11 +129,22 @@ def run_command(
         points = _points(scenario, minutes, settings, is_quick=quick)
         if plan.access.name_servers and (keys := _own_keys(points)):
             raise click.UsageError(
-                f"{', '.join(keys)} and --set are for brokers that are started here: leave out -n, or them"
+                f"-n measures brokers that run already: leave it out, or --set and these keys of the scenario: "
+                f"{', '.join(keys)}"
             )
         return _run(points, plan, output, plots=plots)
 
     sys.exit(exit_status(run))
+
+
+def _check_system(target: str, *, name_servers: str, address: str, store: Path | None) -> None:
+    """Raise UsageError if an option would have no effect on this target."""
+    if address and target == "rocketmq":
+        raise click.UsageError("--address is of NATS or Kafka: give --target, or name brokers by -n")
+    if name_servers and target != "rocketmq":
+        raise click.UsageError(f"-n is of RocketMQ: --address HOST:PORT names a server of {target}")
+    if store is not None and (name_servers or address):
+        raise click.UsageError("--store is for servers that are started here: leave it out, or -n and --address")
 
 
 def _points(source: str, minutes: float | None, settings: tuple[str, ...], *, is_quick: bool) -> list[Point]:

@@ -62,7 +62,7 @@ class Selection:
 
 
 def dump(directory: Path, wanted: Selection, commitlog: str = "") -> int:
-    """Print the selection, one line each; at most `count` lines.
+    """Print the selection, one line each; at most `count` lines. Tell of a topic without records.
 
     Raises:
         StoreError: no such directory or queue.
@@ -70,10 +70,13 @@ def dump(directory: Path, wanted: Selection, commitlog: str = "") -> int:
     store = StoreDump(directory, commitlog)
     show = wanted.show or ("records" if wanted.queue_id is None else "units")
     sources = {"records": _record_lines, "units": _unit_lines, "index": _index_lines, "state": _state_lines}
-    damaged = False
+    damaged, printed = False, 0
     for text, fields in itertools.islice(sources[show](store, wanted), wanted.count):
         echo(json.dumps(fields, ensure_ascii=False) if wanted.as_json else text)
-        damaged = damaged or "damage" in fields
+        damaged, printed = damaged or "damage" in fields, printed + 1
+    if not printed and show == "records" and wanted.topic is not None and wanted.queue_id is None:
+        place = f"from log offset {wanted.start} on" if wanted.start else "in the log"
+        echo(f"no record of topic {wanted.topic} {place}; `rocketpy store stats {directory}` lists topics", err=True)
     return int(damaged)
 
 

@@ -150,6 +150,7 @@ def test_a_wrong_queue_is_one_line(root: Path) -> None:
     result = run("dump", root, "--topic", "T", "--queue", 7)
     assert result.exit_code == 2 and "has no queue 7 of T" in result.output
     assert "has no topic X" in run("dump", root, "--topic", "X", "--show", "units").output
+    assert "no record of topic X in the log; `rocketpy store stats " in run("dump", root, "--topic", "X").stderr
 
 
 def test_a_log_elsewhere(root: Path, tmp_path: Path) -> None:

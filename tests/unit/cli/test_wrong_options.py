@@ -29,3 +29,21 @@ def test_a_result_that_could_not_be_written(words: list[str], tmp_path: Path) ->
     done = CliRunner().invoke(cli, ["bench", *words, "-o", str(tmp_path / "none" / "result.json")])
     assert done.exit_code == 1 and isinstance(done.exception, SystemExit)
     assert done.stderr.startswith(f"rocketpy: {tmp_path}/none/result.json cannot be written: ")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--address", "h:1"], "--address is of NATS or Kafka: give --target, or name brokers by -n"),
+        (["--target", "nats", "-n", "h:1"], "-n is of RocketMQ: --address HOST:PORT names a server of nats"),
+        (
+            ["--store", "/", "-n", "h:1"],
+            "--store is for servers that are started here: leave it out, or -n and --address",
+        ),
+        (["--set", "k=v", "-n", "h:1"], "leave it out, or --set and these keys of the scenario: broker"),
+    ],
+)
+def test_options_of_bench_without_effect(words: list[str], message: str) -> None:
+    """Fault: The first three of these options were ignored: another broker than the one meant was measured."""
+    done = CliRunner().invoke(cli, ["bench", "run", "latency", "--quick", *words])
+    assert done.exit_code == 2 and message in done.stderr
