@@ -149,7 +149,10 @@ class GroupState:
 
 @attrs.define(eq=False)
 class ClusterState:
-    """All that is known. `error` says why the name servers did not answer last; `listed_ms` when they did."""
+    """All that is known. `error` says why the name servers did not answer last; `listed_ms` when they did.
+
+    `has_names`: topics and groups have been listed once. `names_error` says why the last list of them is not complete.
+    """
 
     brokers: dict[tuple[str, str], BrokerState] = attrs.field(init=False, factory=dict)  # by name and address
     topics: tuple[str, ...] = attrs.field(init=False, default=())  # sorted; without retry and dead letter topics
@@ -157,6 +160,7 @@ class ClusterState:
     groups: dict[str, GroupState] = attrs.field(init=False, factory=dict)
     listed_ms: float = attrs.field(init=False, default=0)
     error: str = attrs.field(init=False, default="")
+    has_names: bool = attrs.field(init=False, default=False)
     names_error: str = attrs.field(init=False, default="")
     names_left_out: int = attrs.field(init=False, default=0)
     _looked: dict[str, float] = attrs.field(init=False, factory=dict)  # the time by group, the last one at the end
@@ -223,7 +227,7 @@ class ClusterState:
         self.names_left_out = max(len(named) - TOPICS_MAX, 0) + len(known) - len(kept)
         self.topics, self.dead_letter_topics = tuple(named[:TOPICS_MAX]), tuple(dead[:TOPICS_MAX])
         self.groups = {name: self.groups.get(name) or GroupState(name) for name in kept}
-        self.names_error = ""
+        self.has_names, self.names_error = True, ""
 
     # --- groups -------------------------------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ from rocketpy.remoting.bodies.client import (
 )
 from rocketpy.remoting.bodies.offset import ConsumeStats, OffsetWrapper
 from rocketpy.remoting.bodies.route import BrokerData, ClusterInfo, KVTable
-from rocketpy.remoting.bodies.topic import TopicOffset, TopicStatsTable
+from rocketpy.remoting.bodies.topic import TopicList, TopicOffset, TopicStatsTable
 from tests.support.cases import cases
 from tests.support.console import FIGURES, Browser, Reply, Rig, run
 from tests.support.scripted_server import no
@@ -193,6 +193,32 @@ def test_name_servers_that_do_not_answer_are_told_on_each_page() -> None:
             assert "The name servers do not answer" in (await rig.browser.get(path)).text
 
     run(test, T=1)
+
+
+def test_lists_that_are_empty_tell_why() -> None:
+    """Fault: Until topics and groups were listed, or when that failed, their pages said that none has such a name."""
+
+    async def test(rig: Rig) -> None:
+        lists = {"/topics": "There is no topic.", "/groups": "g", "/dead-letters": "No group has dead letters."}
+        assert "Topics- Groups- Groups with dead letters-" in words(await rig.browser.get("/"))
+        for path in lists:
+            assert "Not listed yet." in words(await rig.browser.get(path))
+        rig.cluster.name_server.refuse(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, ResponseCode.SYSTEM_ERROR)
+        await rig.look()
+        for path in lists:
+            assert "Not all topics and groups are listed: CODE: 1" in words(await rig.browser.get(path))
+        rig.cluster.name_server.answer(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, TopicList())
+        await rig.look()
+        for path, text in lists.items():
+            assert text in words(await rig.browser.get(path))
+            assert "has such a name." in words(await rig.browser.get(f"{path}?search=none"))
+
+    run(test)
+
+
+def words(reply: Reply) -> str:
+    """Return the text of a page, with single spaces."""
+    return " ".join(well_formed(reply).text.split())
 
 
 def test_names_with_markup_stay_text_on_each_page() -> None:
