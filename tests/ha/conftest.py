@@ -75,7 +75,7 @@ def seed() -> int:
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """That by which clocks of members are turned."""
+    """The library that turns the clocks of members."""
     return built_library(tmp_path_factory.mktemp("clock"))
 
 

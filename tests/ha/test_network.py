@@ -26,7 +26,7 @@ while True:
 
 
 def echoed(connection: socket.socket, data: bytes, wait_s: float) -> bytes:
-    """What comes back until then; TCP sends again what was lost."""
+    """Return the bytes that come back until then; TCP repeats lost ones."""
     connection.settimeout(wait_s)
     try:
         connection.sendall(data)
@@ -37,7 +37,7 @@ def echoed(connection: socket.socket, data: bytes, wait_s: float) -> bytes:
 
 @contextmanager
 def echoing() -> Iterator[Network]:
-    """Places of which `a` sends back what it gets."""
+    """Two networks; a server in `a` sends back the bytes that it gets."""
     with network("a", "b") as places:
         words = places.command("a", [sys.executable, "-c", ECHO, places.address("a")])
         with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:

@@ -38,7 +38,7 @@ class Sent:
 
 @attrs.define
 class Expected:
-    """How much there must be by now; a third of the transactions is left open."""
+    """The number of messages expected by now; a third of the transactions is left open."""
 
     turns: int = 0
 

@@ -201,7 +201,7 @@ def read_progress(control: Control, group: str) -> dict[str, Any]:
 
 
 def differences(read: Reading, expected: Reading) -> list[str]:
-    """What is not equal, shorter than both readings as a whole."""
+    """Return the differences of two readings, which are shorter than the readings."""
     found = []
     for field in attrs.fields(Reading):
         ours, theirs = getattr(read, field.name), getattr(expected, field.name)

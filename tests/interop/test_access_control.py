@@ -155,7 +155,7 @@ def test_identities_are_those_of_the_reference(guarded: Guarded, validator: Acce
 
 
 def test_our_broker_decides_by_its_rules(own: Guarded, own_validator: AccessValidator) -> None:
-    """Those of the reference, which are compared with the official broker above, or our stricter ones."""
+    """Return the rules of the reference, which are compared with the official broker above, or our stricter ones."""
     rng = random.Random(SEED)
     for cases in (acl_matrix.permissions(SAMPLE, rng), acl_matrix.roles(rng), acl_matrix.identities(rng)):
         decisions = compare(own, own_validator, cases)
@@ -167,7 +167,7 @@ def test_our_broker_decides_by_its_rules(own: Guarded, own_validator: AccessVali
 
 @pytest.fixture(scope="module")
 def java_answers(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Sequence[Sample]], list[str]]:
-    """What the official class says of each sample (acl_java/Patterns.java)."""
+    """Ask the official class about each sample (acl_java/Patterns.java)."""
     classes, library = tmp_path_factory.mktemp("classes"), f"{toolchain.server_directory()}/lib/*"
     source = Path(__file__).parent / "acl_java" / "Patterns.java"
     subprocess.run(["javac", "-cp", library, "-d", classes, source], check=True)

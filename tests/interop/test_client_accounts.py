@@ -90,7 +90,7 @@ class Guarded:
     flags: tuple[str, ...] = ()  # by which Java calls with TLS
 
     def accounts(self) -> list[tuple[str, str, str, str]]:
-        """Name, key, secret and name server of those that make attempts."""
+        """List name, key, secret and name server of each client that makes attempts."""
         known = [
             (name, key_of(name), SECRET, self.open_namesrv) for name in ("allowed", "reader", "writer", "outsider")
         ]

@@ -57,7 +57,7 @@ def filtering(start_broker: Starter) -> Iterator[AnyBroker]:
 def test_each_client_gets_what_the_expression_selects(
     filtering: AnyBroker, launch_at: Launch, names: NameMaker, language: str
 ) -> None:
-    """Of messages stored before the subscription was known, which have no filter bits, and of those stored after.
+    """Messages stored before the subscription have no filter bits; messages stored after it have.
     Holds: filter, SQL92 over properties."""
     launch, topic = launch_at(filtering), names("filtered")
     create_topic(filtering, topic, QUEUES)

@@ -16,8 +16,7 @@ TIMES = ("TIMER_DELIVER_MS", "__STARTDELIVERTIME")  # properties of timers that 
 
 
 def asked_ms(event: Mapping[str, Any]) -> int:
-    """When the message was to come: at a time, which was taken before the client found the broker, or so much later
-    than it was sent."""
+    """Return the due time: a fixed one, taken before the client found the broker, or a delay after the send."""
     times = (event["properties"].get(name) for name in TIMES)
     return next((int(time) for time in times if time), event["bornTimestamp"] + DELAY_MS)
 

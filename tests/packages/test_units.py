@@ -100,7 +100,7 @@ def test_the_exposure_of_a_unit(unit: Path) -> None:
 
 @pytest.fixture(scope="module")
 def rocketpy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What becomes /opt/rocketpy: the wheel in an environment of the system's Python."""
+    """The directory that becomes /opt/rocketpy: the wheel in an environment of the system's Python."""
     (wheel,) = (ROOT / "dist").glob(f"*-abi3-manylinux*_{platform.machine()}.whl")
     home = tmp_path_factory.mktemp("opt")
     pip = [shutil.which("python3"), "-m", "pip", "--disable-pip-version-check", "--quiet", "--python", home]

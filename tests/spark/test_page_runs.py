@@ -45,7 +45,7 @@ def lines_of(page: str) -> list[str]:
 
 @attrs.frozen
 class Place:
-    """Where the commands run."""
+    """A directory and a broker for the commands of the page."""
 
     root: Path
     broker: RunningBroker

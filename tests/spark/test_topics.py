@@ -98,7 +98,7 @@ def test_tags_ranges_and_queues(spark: Any, broker: RunningBroker, producer: Pro
 
 
 def test_times_are_exact_in_every_queue(spark: Any, broker: RunningBroker, producer: Producer) -> None:
-    """As in the store, of which every record is looked at.
+    """The rows of each query are those that a scan of the whole store finds.
     Fault: startingTimestamp and endingTimestamp passed over messages that were stored in the same millisecond."""
     send(producer, "Bursts", 0, 4)
     queues = sorted(producer.queues("Bursts"))

@@ -29,7 +29,7 @@ def outcome(call: Callable[[], Any]) -> Any:
 
 
 def agree(in_c: Callable[[], Any], in_python: Callable[[], Any]) -> Any:
-    """What both made of it."""
+    """Return the result, which must be the same of both."""
     expected = outcome(in_python)
     assert outcome(in_c) == expected
     return expected

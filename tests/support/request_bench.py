@@ -148,7 +148,7 @@ class Bench:
         self.write(WorkerMessage.CLOSED, ring_messages.origin_record(self.origin()))
 
     def replies(self) -> list[RemotingCommand | str]:
-        """What came out for clients; "close" where the selector is told to."""
+        """Return the answers for clients; "close" where the selector is told to close the connection."""
         found: list[RemotingCommand | str] = []
         while (record := self.selector.read()) is not None:
             kind, data = record
@@ -160,7 +160,7 @@ class Bench:
         return found
 
     def commands(self) -> list[RemotingCommand]:
-        """What came out for clients, none of them told to close."""
+        """Return the answers for clients, none of which closes a connection."""
         found = []
         for one in self.replies():
             assert isinstance(one, RemotingCommand), one

@@ -138,7 +138,7 @@ class Author:
         return self._rarely(tail, self._choose.choice([None, Tail(begin, tail.crc ^ 1), Tail(end, tail.crc)]))
 
     def _epochs(self, end: int) -> EpochList:
-        """Those of the master's log up to `end`, or an epoch of its own at last."""
+        """Choose epochs of the master's log up to `end`, or an epoch of its own at last."""
         entries = [entry for entry in EPOCHS.entries if entry.start < end]
         if entries and self._choose.random() < 0.3:
             at = self._choose.randrange(end)

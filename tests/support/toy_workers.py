@@ -53,7 +53,7 @@ class Journal:
         return found
 
     def rest(self) -> list[str]:
-        """What is left once everybody has gone."""
+        """Return the lines that are left when all writers have ended."""
         os.close(self.write_fd)
         while data := os.read(self.read_fd, 65536):
             self._rest += data

@@ -30,7 +30,7 @@ def wait_until(
 
 
 def is_readable(descriptor: int, timeout_s: float | None) -> bool:
-    """Whether it is, or becomes so within `timeout_s`. With poll, because select fails for descriptors from 1024 on."""
+    """Return True if it is readable within `timeout_s`. By poll, because select fails for descriptors from 1024 on."""
     poller = select.poll()
     poller.register(descriptor, select.POLLIN)
     return bool(poller.poll(None if timeout_s is None else timeout_s * 1000))
@@ -42,7 +42,7 @@ def fresh_metrics(url: str) -> urllib.request.Request:
 
 
 def metrics_page(port: int) -> str:
-    """What a server of this machine shows at its metrics port."""
+    """Return the metrics page of a server of this machine."""
     with urllib.request.urlopen(fresh_metrics(f"http://127.0.0.1:{port}/metrics"), timeout=60) as answer:
         return str(answer.read().decode())
 

@@ -86,7 +86,7 @@ class Recovering:
 
 @attrs.frozen
 class Aftermath:
-    """Of one crash, and of those that follow while the store comes up."""
+    """The checks after one crash, and after further crashes while the store comes up."""
 
     taps: Taps
     rng: random.Random

@@ -141,7 +141,7 @@ def test_an_offset_of_another_message_is_no_half_message(rig: FastPath) -> None:
 
 
 def forged_half(queue_offset: int, phy_offset: int) -> bytes:
-    """What looks like a half message of group Q, if it is read from this place of the log."""
+    """Return bytes that look like a half message of group Q when read from this place of the log."""
     return encode_record(
         topic=names.TRANS_HALF_TOPIC,
         queue_id=0,

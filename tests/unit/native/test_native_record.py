@@ -59,7 +59,7 @@ def decode(image: bytes) -> StoredRecord | None:
 
 
 def fields_of(record: StoredRecord | None) -> dict[str, Any]:
-    """What would encode to it again."""
+    """Return the message that encodes to this record."""
     assert record is not None
     computed = {"size", "magic", "body_crc"}
     return {name: value for name, value in attrs.asdict(record, recurse=False).items() if name not in computed}

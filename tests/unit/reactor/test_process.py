@@ -1,4 +1,4 @@
-"""Where the title of a worker is written."""
+"""The place in memory of a worker's title, and the processor times of a process."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Slave:
         self.follower = TimerFollower(self.config, self.control, self.marks, self.threads)
 
     def restart(self, *, after_power_failure: bool = False) -> None:
-        """The same store, another store worker, and no bits: those that it sets show what it has read of the log."""
+        """Open the same store with another store worker and no bits: the bits that it sets show what it has read."""
         lib.rp_timer_marks_cut(self.marks.pointer, 0)
         lib.rp_timer_marks_close(self.marks.pointer)
         if after_power_failure:

@@ -36,7 +36,7 @@ def filled(cluster: FakeCluster) -> None:
 
 
 def stored(broker: FakeBroker) -> list[dict[str, object]]:
-    """What arrived, in the order of arrival."""
+    """The messages in the order of their arrival."""
     found = []
     for image in broker.by_offset.values():
         record = decode_record(image)

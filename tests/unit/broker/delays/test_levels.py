@@ -50,7 +50,7 @@ class Disk:
 
     @property
     def java(self) -> dict[int, int]:
-        """What a broker of the reference reads."""
+        """Return the delay table as a broker of the reference reads it."""
         found = json_file.load_as(self.path, DelayOffsetSerializeWrapper)
         return found.offset_table if found else {}
 

@@ -66,7 +66,7 @@ async def same_subscriptions(rig: SlowPathRig) -> object:
 def test_a_heartbeat_that_repeats_the_last_one_only_renews_times(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Change, is_repeated: bool
 ) -> None:
-    """Whatever was taken away since, the heartbeat makes again."""
+    """A heartbeat makes again each entry that was removed since the last one."""
     rig, read = SlowPathRig(tmp_path), []
 
     async def read_body(kind: type[HeartbeatData], data: bytes | None) -> HeartbeatData:

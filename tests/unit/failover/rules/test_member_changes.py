@@ -93,7 +93,7 @@ def test_a_fault_that_is_over_at_this_moment_ends_nothing() -> None:
 
 
 def test_a_master_that_waits_for_an_answer_does_not_give_up() -> None:
-    """What it has asked for may still come, and decides who is able."""
+    """The answer of etcd may still come; it decides whether the master is able."""
     member = pair_master()
     member._decisions.ask(Kind.CHANGE_SET, BOTH, state=STATE)
     assert have_fault(member, FAULT_S + 1) == []
