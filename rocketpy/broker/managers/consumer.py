@@ -37,6 +37,13 @@ COMES_BACK_MS = 45_000  # a client sends a heartbeat every 30 s
 GROUPS_PER_STEP = 500
 
 
+def size_of(subscriptions: Iterable[SubscriptionData]) -> int:
+    """Estimate the memory of subscriptions, in bytes. Subscriptions with many short tags take ten times as much."""
+    return sum(
+        100 + len(each.sub_string) + sum(map(len, each.tags_set)) + 8 * len(each.code_set) for each in subscriptions
+    )
+
+
 @attrs.define
 class ConsumerGroupInfo:
     """One group as described by its members: how it consumes, its subscriptions, its online channels."""
@@ -48,6 +55,7 @@ class ConsumerGroupInfo:
     channels: dict[int, ClientChannelInfo] = attrs.field(init=False, factory=dict)
     subscriptions: dict[str, SubscriptionData] = attrs.field(init=False, factory=dict)
     views: SubscriptionViews = attrs.field(init=False, factory=SubscriptionViews)
+    size: int = attrs.field(init=False, default=0)  # bytes of `subscriptions` (`size_of`)
     is_differing: bool = attrs.field(init=False, default=False)  # its members subscribe differently; reported
     revision: int = attrs.field(init=False, default=0)  # of `description`
     _connection_of: dict[str, int] = attrs.field(init=False, factory=dict)  # by client id: a group may have 50 000
@@ -125,6 +133,7 @@ class ConsumerManager:
         self._connections: dict[int, set[str]] = {}  # connection -> all groups that it was a member of
         self._differing: dict[str, ConsumerGroupInfo] = {}
         self._log = LogLimit(now_s=lambda: clock.monotonic_ms() / 1000)
+        self.size = 0  # bytes of the subscriptions of all groups (`size_of`)
         self.changes = ClientChanges()
         self.on_group: Callable[[ConsumerGroupInfo], None] = lambda entry: None
         self.on_group_gone: Callable[[str], None] = lambda group: None
@@ -156,6 +165,7 @@ class ConsumerManager:
         entry.views.heard(info.connection, consume_type, message_model, subscriptions)
         self._compare(entry)
         if is_new or entry.description != before:
+            self._measure(entry)
             entry.revision += 1
             self.on_group(entry)
         if known is None or known.client_id != info.client_id:
@@ -168,6 +178,16 @@ class ConsumerManager:
         if changed and notify:
             self._members_changed(entry)
         return changed
+
+    def growth_by(self, group: str, subscriptions: Iterable[SubscriptionData]) -> int:
+        """Return the bytes by which `size` grows if a member of the group subscribes so; 0: it does not grow."""
+        entry = self._groups.get(group)
+        return max(0, size_of(subscriptions) - (0 if entry is None else entry.size))
+
+    def _measure(self, entry: ConsumerGroupInfo) -> None:
+        size = size_of(entry.subscriptions.values())
+        self.size += size - entry.size
+        entry.size = size
 
     @property
     def differing(self) -> list[ConsumerGroupInfo]:
@@ -199,6 +219,7 @@ class ConsumerManager:
         """Restore a group of the previous manager; only the fast path is told."""
         entry = ConsumerGroupInfo(group.group_name, group.consume_type, group.message_model, group.consume_from_where)
         entry.put_subscriptions(group.subscription_data_set)
+        self._measure(entry)
         for info in members:
             entry.put_channel(info)
             self._connections.setdefault(info.connection, set()).add(group.group_name)
@@ -232,6 +253,7 @@ class ConsumerManager:
         self._compare(entry)
         if not entry.channels:
             del self._groups[entry.group]
+            self.size -= entry.size
             self._tables.group_offline(entry.group)
             self.on_group_gone(entry.group)
         elif notify:

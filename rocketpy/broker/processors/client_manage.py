@@ -29,6 +29,7 @@ from rocketpy.transport.steps import Steps, read_body
 
 from .. import replies
 from ..managers.client_channel import ClientChannelInfo, LastHeartbeat
+from ..managers.consumer import size_of
 from ..managers.consumer_filter import is_tag_type
 from ..managers.filter_compiler import Compiled
 from ..services import BrokerServices
@@ -37,11 +38,13 @@ from .table import TableProcessor
 EXPRESSION_LENGTH_MAX = 32_767  # characters of a subscription's expression: the limit of a message's properties
 TAGS_MAX = 4096  # of one subscription
 SUBSCRIPTIONS_SIZE_MAX = 8 * 1024 * 1024
-"""Limit of `_size` for all groups of one connection; one heartbeat always fits."""
+"""Limit of `size_of` for all groups of one connection; one heartbeat always fits."""
+ALL_SUBSCRIPTIONS_SIZE_MAX = 64 * 1024 * 1024
+"""Limit of `size_of` for the groups of all connections, of which a host may have many."""
 GROUP_TEXT_MAX = 131_072
 """Characters of the expressions of one group, which is entered in one step: four of the longest."""
 EXPRESSIONS_SIZE_MAX = 65_536
-"""Limit of `_size` for the SQL92 subscriptions of one connection: their programs together have to fit the table of
+"""Limit of `size_of` for the SQL92 subscriptions of one connection: their programs together have to fit the table of
 filter_compiler.py."""
 PREPARATION_TIMEOUT_S = 60.0  # of compiling them, in turns with those of others
 GROUPS_PER_STEP = 50  # each may be a new group and a new topic
@@ -123,6 +126,7 @@ class ClientManageProcessor(TableProcessor):
     async def _register(self, heartbeat: HeartbeatData, info: ClientChannelInfo) -> None:
         steps = Steps(GROUPS_PER_STEP)
         for consumer in heartbeat.consumer_data_set:
+            self._check_growth([consumer])  # others may have registered since the whole heartbeat was checked
             self._register_consumer(consumer, info)
             await steps.did(1 + len(consumer.subscription_data_set) + _text_size(consumer) // CHARACTERS_PER_UNIT)
         for producer in heartbeat.producer_data_set:
@@ -149,6 +153,7 @@ class ClientManageProcessor(TableProcessor):
         producers = {producer.group_name for producer in heartbeat.producer_data_set}
         known = services.consumers.group_names_of(connection)
         self._check_sizes(heartbeat, known - consumers)
+        self._check_growth(heartbeat.consumer_data_set)
         self.groups_limit.check(len(known), len(consumers - known))
         known = services.producers.group_names_of(connection)
         self.groups_limit.check(len(known), len(producers - known))
@@ -161,12 +166,22 @@ class ClientManageProcessor(TableProcessor):
             found += consumer.subscription_data_set
         for entry in filter(None, map(services.consumers.group, others)):
             found += entry.subscriptions.values()
-        size = _size(found)
+        size = size_of(found)
         if size > SUBSCRIPTIONS_SIZE_MAX:
             require(f"the subscriptions of one client take {size} bytes, at most {SUBSCRIPTIONS_SIZE_MAX} are allowed")
-        size = _size(filter(services.filters.is_compiled, found))
+        size = size_of(filter(services.filters.is_compiled, found))
         if size > EXPRESSIONS_SIZE_MAX:
             require(f"the SQL92 filters of one client take {size} bytes, at most {EXPRESSIONS_SIZE_MAX} are allowed")
+
+    def _check_growth(self, consumers: Iterable[ConsumerData]) -> None:
+        """Check that the subscriptions of all groups fit. Groups that do not grow are not refused."""
+        table = self._services.consumers
+        growth = sum(table.growth_by(each.group_name, each.subscription_data_set) for each in consumers)
+        if growth and table.size + growth > ALL_SUBSCRIPTIONS_SIZE_MAX:
+            require(
+                f"the subscriptions of all groups would take {table.size + growth} bytes, at most "
+                f"{ALL_SUBSCRIPTIONS_SIZE_MAX} are allowed"
+            )
 
     def _register_consumer(self, consumer: ConsumerData, info: ClientChannelInfo) -> None:
         services = self._services
@@ -224,13 +239,6 @@ class ClientManageProcessor(TableProcessor):
 
 def _text_size(consumer: ConsumerData) -> int:
     return sum(len(subscription.sub_string) for subscription in consumer.subscription_data_set)
-
-
-def _size(subscriptions: Iterable[SubscriptionData]) -> int:
-    """An estimate of the memory that they take."""
-    return sum(
-        100 + len(each.sub_string) + sum(map(len, each.tags_set)) + 8 * len(each.code_set) for each in subscriptions
-    )
 
 
 def _check_subscription(subscription: SubscriptionData) -> None:

@@ -69,7 +69,7 @@ class Lives(SlowPathRig):
             group: sorted((info.client_id, info.connection) for info in infos)
             for group, infos in self.services.producers.groups.items()
         }
-        return {"groups": groups, "producers": producers}
+        return {"groups": groups, "producers": producers, "size": self.services.consumers.size}
 
 
 def test_members_subscriptions_and_producers_are_there_at_once(tmp_path: Path) -> None:
@@ -283,7 +283,7 @@ def test_a_client_of_many_groups_is_written_down_once_per_step_not_once_per_grou
     lives.broker.connection_closed(3)
     assert written == [3, 3]
     lives.die()
-    assert lives.state() == {"groups": {}, "producers": {}}
+    assert lives.state() == {"groups": {}, "producers": {}, "size": 0}
 
 
 def test_a_heartbeat_that_fails_midway_is_written_down_as_far_as_it_came(tmp_path: Path) -> None:

@@ -261,3 +261,59 @@ def test_the_expressions_of_a_group_are_bounded(tmp_path: Path, count: int, code
     """Fault: A repeated heartbeat with 2 MiB of tags blocked the manager for 0.1 s each time."""
     rig = SlowPathRig(tmp_path)
     assert filtered(rig, ["a||" * 10_900] * count, "TAG").code == code
+
+
+def test_the_subscriptions_of_all_connections_are_bounded_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault: A host with a hundred connections could take gigabytes of the manager's memory."""
+    rig, text = SlowPathRig(tmp_path), "x" * 10_000
+    monkeypatch.setattr(client_manage, "ALL_SUBSCRIPTIONS_SIZE_MAX", 50_000)
+    channels = [FakeChannel(number) for number in range(1, 7)]
+
+    def heartbeat(member: int, text: str, group: str = "") -> tuple[int, str | None]:
+        answer = trio.run(
+            lambda: rig.heartbeat(
+                f"c{member}", group=group or f"G{member}", topics={"T": text}, channel=channels[member]
+            )
+        )
+        return answer.code, answer.remark
+
+    assert [heartbeat(member, text)[0] for member in range(4)] == [0] * 4
+    code, remark = heartbeat(4, text)
+    assert code == 1 and "the subscriptions of all groups would take" in (remark or "")
+    assert rig.services.consumers.group("G4") is None
+    assert heartbeat(4, text, group="G0")[0] == 0, "a group has its subscriptions once"
+    assert heartbeat(3, text + "y")[0] == 0 and heartbeat(3, text)[0] == 0
+    rig.services.consumers.connection_closed(channels[1].connection)
+    assert heartbeat(5, text)[0] == 0, "the place of a group that has left is free"
+    for channel in channels:
+        rig.services.consumers.connection_closed(channel.connection)
+    assert rig.services.consumers.size == 0
+
+
+def test_groups_that_register_meanwhile_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole heartbeat fits when it is checked, and not when its last group is entered."""
+    rig, text = SlowPathRig(tmp_path), "x" * 500
+    monkeypatch.setattr(client_manage, "ALL_SUBSCRIPTIONS_SIZE_MAX", 2_700)
+    monkeypatch.setattr(client_manage, "GROUPS_PER_STEP", 1)
+
+    def groups(client: str) -> dict[str, object]:
+        topics = [{"topic": "T", "subString": text}]
+        return {
+            "clientID": client,
+            "consumerDataSet": [{"groupName": f"{client}{n}", "subscriptionDataSet": topics} for n in range(3)],
+        }
+
+    codes = []
+
+    async def ask(client: str, connection: int) -> None:
+        codes.append((await rig.ask(34, None, groups(client), channel=FakeChannel(connection))).code)
+
+    async def both() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask, "a", 1)
+            nursery.start_soon(ask, "b", 2)
+
+    trio.run(both)
+    assert 1 in codes and rig.services.consumers.size <= 2_700
