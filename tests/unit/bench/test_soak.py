@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -115,3 +117,13 @@ def test_a_result_has_first_last_and_slope() -> None:
     assert found["processes_replaced"] == 0 and found["pss_mib_first"] == 60.2
     assert found["pss_mib_per_hour"] == 1.0 and found["descriptors_last"] == 100
     assert figures(samples()[:4]) == {}, "too few to see a slope"
+
+
+def test_without_the_extra_the_command_names_it() -> None:
+    """Fault: `rocketpy bench` of a plain installation ended with a traceback."""
+    without = "import sys; sys.modules['hdrh'] = None; from rocketpy.cli.bench import bench; "
+    run = without + "bench(['soak', '--minutes', '0.5'])"
+    ended = subprocess.run([sys.executable, "-c", run], capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1] == 'rocketpy: hdrhistogram is not installed: pip install "rocketpy-mq[bench]"'
+    assert "Traceback" not in ended.stderr
