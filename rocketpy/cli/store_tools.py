@@ -74,7 +74,7 @@ def dump(directory: Path, wanted: Selection, commitlog: str = "") -> int:
     for text, fields in itertools.islice(sources[show](store, wanted), wanted.count):
         echo(json.dumps(fields, ensure_ascii=False) if wanted.as_json else text)
         damaged, printed = damaged or "damage" in fields, printed + 1
-    if not printed and show == "records" and wanted.topic is not None and wanted.queue_id is None:
+    if not printed and wanted.count and show == "records" and wanted.topic is not None and wanted.queue_id is None:
         place = f"from log offset {wanted.start} on" if wanted.start else "in the log"
         echo(f"no record of topic {wanted.topic} {place}; `rocketpy store stats {directory}` lists topics", err=True)
     return int(damaged)

@@ -213,8 +213,8 @@ class ClusterState:
     # --- names --------------------------------------------------------------------------------------------------------
 
     def name_topics_and_groups(self, topics: Iterable[str], groups: Iterable[str]) -> None:
-        """Take the names of all topics, and of groups; a retry topic also names its group. Known groups stay: whoever
-        creates many more must not end the alarms about them."""
+        """Take the names of all topics, and of groups; a retry topic also names its group. Known groups are kept first,
+        so that many new groups do not end the alarms about the known ones."""
         named, dead, known = [], [], set(groups)
         for topic in sorted(set(topics)):
             if topic.startswith(RETRY_PREFIX):

@@ -174,12 +174,19 @@ def _own(directory: Path, ending: str) -> list[Path]:
 def _new_name(directory: Path) -> Path:
     """Return the path of a new copy: the time (UTC), later than those of all complete copies, from which `keep` removes
     the oldest by name. The clock may have been set back since they were made."""
-    copies = complete_copies(directory)
-    newest_s = timegm(time.strptime(copies[-1].name, NAME)) if copies else 0
+    newest_s = max(map(_time_of, complete_copies(directory)), default=0)
     now_s = max(int(time.time()), newest_s + 1)
     while (path := directory / time.strftime(NAME, time.gmtime(now_s))).exists():
         now_s += 1
     return path.with_name(path.name + PART)
+
+
+def _time_of(copy: Path) -> int:
+    """Return the seconds since 1970 that a copy is named by. Raises StoreError: its name is no time."""
+    try:
+        return timegm(time.strptime(copy.name, NAME))
+    except ValueError:
+        raise StoreError(f"{copy} is not named by a date and time; move it out of {copy.parent}") from None
 
 
 def _copy_what_presumes_messages(reader: StoreReader, target: StorePaths, listener: ProgressListener) -> StoreState:

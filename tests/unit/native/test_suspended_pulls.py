@@ -78,6 +78,14 @@ def test_of_a_large_request_little_is_kept_and_its_filter_holds(rigs: Callable[.
     assert counter(rig, lib.RP_COUNT_SUSPENDED_BYTES) == 0
 
 
+def wait_often(rig: FastPath, connection: int, pulls: int) -> None:
+    """Send pulls that wait for messages, in turns that the ring has room for."""
+    for opaque in range(pulls):
+        rig.frame(pull(0, flags=WAIT, opaque=opaque), connection=connection)
+        if opaque % 50 == 49:
+            rig.turn()
+
+
 def test_one_connection_has_an_eighth_of_what_is_free_and_others_wait(rigs: Callable[..., FastPath]) -> None:
     """Fault: One client could occupy every place for suspended pulls."""
     rig = rigs(400)
@@ -100,10 +108,7 @@ def test_many_connections_that_take_all_they_can_leave_room(rigs: Callable[..., 
     """Fault: Nine connections occupied every place, and the pulls of all other clients were answered at once."""
     rig = rigs(4000)
     for connection in range(1, 11):
-        for opaque in range(600):
-            rig.frame(pull(0, flags=WAIT, opaque=opaque), connection=connection)
-            if opaque % 50 == 49:
-                rig.turn()
+        wait_often(rig, connection, 600)
         rig.answers()
     assert 2000 < suspended(rig) < 3000
     for opaque in range(100):
@@ -376,10 +381,7 @@ def test_pulls_may_go_and_come_while_looks_are_under_way(crowded: tuple[FastPath
 def test_looks_that_find_no_room_for_answers_go_on_later_and_none_is_lost(rigs: Callable[..., FastPath]) -> None:
     rig = rigs(16_000)
     for connection in range(1, 9):
-        for opaque in range(250):
-            rig.frame(pull(0, flags=WAIT, opaque=opaque), connection=connection)
-            if opaque % 50 == 49:
-                rig.turn()
+        wait_often(rig, connection, 250)
     rig.frame(pull(0, 1, flags=WAIT, opaque=1000), connection=20)
     rig.turn()
     store(rig, "TagA", 1)

@@ -179,6 +179,13 @@ def test_a_clock_that_was_set_back_makes_no_old_copy(root: Path, tmp_path: Path,
     assert made.path.name == "21000101T000000Z" and made.report.records == COUNT + 1
 
 
+def test_a_copy_that_is_named_by_no_time_is_an_error_that_names_it(root: Path, tmp_path: Path) -> None:
+    """Fault: A copy named by a thirteenth month ended each later backup with a traceback."""
+    odd = back_up(root, tmp_path / "copies").path.rename(tmp_path / "copies" / "20261399T000000Z")
+    with pytest.raises(StoreError, match=f"{odd} is not named by a date and time; move it"):
+        back_up(root, tmp_path / "copies")
+
+
 def test_a_removed_copy_that_cannot_be_deleted_is_named(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
